@@ -706,10 +706,10 @@ $$;
 COMMENT ON FUNCTION lock_holder IS 'The connection that holds a lock until it ends; null when there is none.';
 
 -- Share 0 is all of it, and excludes every other; a share excludes itself, and any share of another number.
-CREATE FUNCTION lock_rival(lock_name text, share integer, shares integer, OUT id integer, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz)
+CREATE FUNCTION lock_rival(lock_name text, share integer, shares integer, OUT id integer, OUT token bigint, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz)
 LANGUAGE sql STABLE
 AS $$
-  SELECT h.id, h.pid, h.held_by, h.application, h.held_since
+  SELECT h.id, h.token, h.pid, h.held_by, h.application, h.held_since
   FROM exclusive_lock e, lock_holders(lock_name) h
   WHERE e.name = lock_name AND e.id = 0 AND h.pid <> pg_backend_pid()
     AND (lock_rival.share = 0 OR h.id IN (0, lock_rival.share) OR e.shares <> lock_rival.shares)
@@ -736,9 +736,10 @@ BEGIN
   SELECT * INTO rival FROM lock_rival(lock_name, hold_lock.share, hold_lock.shares);
   got := rival.pid IS NULL;
   IF NOT got THEN
-    held_by_other := format('%suser %s, server process %s, application "%s", since %s',
+    held_by_other := format('%suser %s, server process %s, application "%s"%s, since %s',
       CASE WHEN rival.id > 0 THEN format('share %s/%s, ', rival.id, held_shares) END, rival.held_by,
       rival.pid, rival.application,
+      (SELECT format(', machine %s (process %s)', b.host, b.pid) FROM writer_beat b WHERE b.token = rival.token),
       to_char(rival.held_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
     RETURN;
   END IF;
@@ -770,13 +771,17 @@ CREATE TABLE writer_beat (
   share smallint PRIMARY KEY,
   token bigint,
   beat bigint NOT NULL DEFAULT 0,
-  asked_token bigint
+  asked_token bigint,
+  host text,
+  pid integer
 ) WITH (fillfactor = 50);
 COMMENT ON TABLE writer_beat IS 'Signs of life of the daemon that holds the writer''s lock.';
 COMMENT ON COLUMN writer_beat.share IS 'Share of the markets that one writer has; 0 for all of them.';
 COMMENT ON COLUMN writer_beat.token IS 'Token of the hold that the beat is of; null after a holder has let go.';
 COMMENT ON COLUMN writer_beat.beat IS 'Grows by one each second while the holder lives and reaches the database.';
 COMMENT ON COLUMN writer_beat.asked_token IS 'Token of the hold that is asked to hand over to a standby.';
+COMMENT ON COLUMN writer_beat.host IS 'Machine of the daemon that beat last.';
+COMMENT ON COLUMN writer_beat.pid IS 'Process of the daemon on its machine.';
 INSERT INTO writer_beat (share) SELECT share FROM writer_commit;
 
 CREATE TABLE writer_standby (

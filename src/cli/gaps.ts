@@ -54,14 +54,13 @@ export function standbyText({ host, pid, version, share }: Omit<Standby, 'sinceM
   return `${printable(host)} (process ${pid}, version ${version})${of}`;
 }
 
-/** Names the daemon of each share of the markets, and the shares without one. */
+/** Names the daemon that collects, or that of each share of the markets, and the shares without one. */
 export function sharesLines(holders: Holders): Lines {
   const { shares } = holders;
-  if (shares === 1) return [];
   return [
-    holders.holders.map(({ share, application, pid }) => {
-      const whose = share === 0 ? 'All markets' : `Share ${share}/${shares}`;
-      return `${whose}: held by ${printable(application)} (server process ${pid}).`;
+    holders.holders.map(({ share, machine, application }) => {
+      const held = share === 0 ? 'Held by:' : `Share ${share}/${shares}: held by`;
+      return `${held} ${printable(machine ?? application)}.`;
     }),
     sharesWithoutHolder(holders).map(
       (share) =>

@@ -170,7 +170,8 @@ export async function openMarketUnit(
   const watchedS = Math.max(...states.periodsS);
   for (const periodS of states.enabled && isOwn ? states.periodsS : []) {
     const opened = await openLive('states', periodS);
-    const openFeed = () => context.openStateFeed(market, periodS);
+    const openFeed = (coveredUntilMs?: number) =>
+      context.openStateFeed(market, periodS, coveredUntilMs);
     const watch = periodS === watchedS ? context.watch : undefined;
     const own = { ...opened, periodS, openFeed, watch };
     stateCollectors.push(new StateCollector({ ...shared, ...own }));

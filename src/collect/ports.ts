@@ -63,7 +63,12 @@ export type ClaimTime = Pick<ExchangeClock, 'nowMs' | 'jumps' | 'lived' | 'pace'
 export type StateFeedPort = Pick<StateFeed, 'stop' | typeof Symbol.asyncIterator> &
   Partial<Pick<StateFeed, 'ask'>>;
 
-export type OpenStateFeed = (market: string, periodS: number) => StateFeedPort;
+/** `coveredUntilMs`: exchange time from which on it may bring what was pushed before it was opened. */
+export type OpenStateFeed = (
+  market: string,
+  periodS: number,
+  coveredUntilMs?: number,
+) => StateFeedPort;
 
 export type TradeFeedPort = Pick<
   TradeFeed,

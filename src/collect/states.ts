@@ -15,7 +15,7 @@ interface StateCollectorOptions {
   readonly marketId: number;
   readonly periodS: number;
   readonly time: Pick<ClaimTime, 'jumps'>;
-  readonly openFeed: () => StateFeedPort;
+  readonly openFeed: (coveredUntilMs: number | undefined) => StateFeedPort;
   /** Called with what the feed reports of trades, before anything is stored. */
   readonly watch?: StateWatch | undefined;
 }
@@ -65,7 +65,8 @@ export class StateCollector {
 
   start(): void {
     if (this.#running !== undefined) return;
-    const feed = this.#options.openFeed();
+    const { ledger, openFeed } = this.#options;
+    const feed = openFeed(ledger.accountedUntilMs());
     this.#feed = feed;
     const queue = new BoundedQueue<StateEvent>(QUEUE_LIMIT);
     const pumped = this.#pump(feed, queue).catch((error: unknown) => {
@@ -217,8 +218,9 @@ export class StateCollector {
   async #open(event: Extract<StateEvent, { kind: 'opened' }>): Promise<void> {
     const openedMs = Math.floor(event.exchangeMs);
     const sessionId = await this.#options.ledger.openSession(openedMs);
-    const nothing = { seq: 0, hasData: false, unproven: 0 };
-    this.#session = { sessionId, openedMs, provenUntilMs: openedMs, ...nothing };
+    const { provenMs } = event;
+    const proven = { provenUntilMs: provenMs ?? openedMs, hasData: provenMs !== undefined };
+    this.#session = { sessionId, openedMs, ...proven, seq: 0, unproven: 0 };
   }
 
   #toRow(event: Extract<StateEvent, { kind: 'record' }>): StateRow | undefined {

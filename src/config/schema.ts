@@ -146,6 +146,7 @@ export const configSchema = section({
     key: credentialOrNull().prefault(null),
     secret: credentialOrNull().prefault(null),
   }),
+  standby: section({ warm: flag().prefault(true) }),
   http: section({
     enabled,
     host: line(253).prefault('127.0.0.1'),

@@ -133,7 +133,7 @@ function addHealth(app: FastifyInstance, health: Guarded, ready: Guarded): void 
     const report = await reportOf(ask);
     const isKnown = caller === 'viewer' || caller === 'operator';
     const checks = isKnown ? report.checks : report.checks.map(({ name, ok }) => ({ name, ok }));
-    return reply.code(report.ok ? 200 : 503).send({ ok: report.ok, checks });
+    return reply.code(report.ok ? 200 : 503).send({ ...report, checks });
   };
   const options = (name: string) => ({ config: { name, needs: 'open' } }) as const;
   app.get('/healthz', options('healthz'), (request, reply) => answer(health, request, reply));

@@ -28,11 +28,14 @@ function counter() {
   };
 }
 
+const HOLDER = { host: 'holder.example', pid: 815, version: '1.2.3' };
+
 /** Holds the lock with a store, and shows it. */
 async function hold(t: TestContext, store: Store) {
   await store.acquireWriterLock();
   const [beats, asked, lost] = [counter(), counter(), counter()];
   const lease = store.keepLease({
+    facts: HOLDER,
     quietUntilMs: Number.NEGATIVE_INFINITY,
     onBeat: beats.raise,
     onAsked: asked.raise,
@@ -46,10 +49,14 @@ async function hold(t: TestContext, store: Store) {
 function standBy(t: TestContext, store: Store) {
   const ending = new AbortController();
   const [looks, troubles, asked] = [counter(), counter(), counter()];
+  const seen: string[] = [];
   const standing = store.standBy({
     facts: { host: 'spare.example', pid: 4711, version: '1.2.3' },
     signal: ending.signal,
-    onLook: looks.raise,
+    onLook: (heldBy) => {
+      seen.push(heldBy);
+      looks.raise();
+    },
     onTrouble: troubles.raise,
     onAsked: asked.raise,
   });
@@ -59,7 +66,7 @@ function standBy(t: TestContext, store: Store) {
     ending.abort();
     await standing.stop();
   });
-  return { free, looks, asked, standing };
+  return { free, looks, asked, standing, seen };
 }
 
 test('a silent holder stops its requests, then loses the lock, and learns of it', async (t) => {
@@ -90,9 +97,14 @@ test('who lives is not ended, however long a standby watches', async (t) => {
   const { store, url } = await openTestStore();
   const { store: spare } = await openTestStore({ databaseUrl: url });
   const { lost } = await hold(t, store);
-  const { looks } = standBy(t, spare);
+  const { looks, seen } = standBy(t, spare);
   await looks.more(9);
   assert.equal(lost.count, 0);
+  assert.match(seen.at(-1) ?? '', /^holder\.example \(process 815\), application .+, user .+$/);
+  assert.equal((await spare.holders()).holders[0]?.machine, 'holder.example (process 815)');
+  await assert.rejects(spare.acquireWriterLock(), {
+    ...{ code: 'writer_lock_held', message: /, machine holder\.example \(process 815\), since / },
+  });
   assert.equal(await spare.inspection.isWritten(), true);
   assert.deepEqual(
     (await spare.standbys()).map(({ host, pid, version }) => [host, pid, version]),

@@ -223,9 +223,12 @@ async function archiveFound(
 ): ReturnType<Look> {
   const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
+  const { holders } = await store.holders();
+  const machines = holders.flatMap(({ machine }) => machine ?? []);
+  const on = machines.length === 0 ? '' : ` on ${machines.join(', ')}`;
   const writer = isCollecting
-    ? ok(`${where}: a daemon collects into it`)
-    : warning(`${where}: a tapekeep holds it, and collects nothing at present`, IDLE_ADVICE);
+    ? ok(`${where}: a daemon${on} collects into it`)
+    : warning(`${where}: a tapekeep${on} holds it, and collects nothing at present`, IDLE_ADVICE);
   const mayWrite = await store.inspection.mayWrite();
   const isServed = isCollecting && mayWrite && (await hasArchived(store));
   const unread = isServed ? await store.sealing.coldServerTrouble() : null;

@@ -3,7 +3,7 @@ import { TapekeepError } from '../../kernel/errors.js';
 import { command } from '../command.js';
 import { standbyText } from '../gaps.js';
 import { archive, shareOf } from '../opening/database.js';
-import { textOf } from '../output.js';
+import { printable, textOf } from '../output.js';
 
 /** A holder stores what it has within this time, and a standby takes the lock soon after. */
 const LIMIT_MS = 30_000;
@@ -41,7 +41,7 @@ Where daemons divide the markets, collector.share names the share.
       const { holders } = await store.holders();
       const holder = holders.find((one) => one.share === share.number);
       if (holder === undefined || holder.token === token) continue;
-      const text = `Handed over; ${holder.application}, server process ${holder.pid}, has the archive.`;
+      const text = `Handed over; ${printable(holder.machine ?? holder.application)} has the archive.`;
       process.stdout.write(textOf([text, `It stood by on ${standbyText(first)}.`]));
       return;
     }

@@ -47,7 +47,7 @@ export function makeCollector(
     requestsPerS: () => access.endpointRequestsPerS(),
     allRequestsPerS: () => access.requestsPerS(),
     archive: { ...store, commit, fillRequests },
-    openStateFeed: (market, periodS) => guardFeed(access.openStateFeed(market, periodS)),
+    openStateFeed: (...of) => guardFeed(access.openStateFeed(...of)),
     ...(openTradeFeed &&
       restriction === undefined && { openTradeFeed: (of) => guardFeed(openTradeFeed(of)) }),
     time: exchangeTime,

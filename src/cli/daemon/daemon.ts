@@ -33,7 +33,7 @@ import {
   openDaemonStatus,
 } from './daemon-status.js';
 import { type Hold, Holding, type Taken } from './holding.js';
-import { TERM_STOP_MS, Term } from './term.js';
+import { Term } from './term.js';
 
 /** Ready notice for the operator. */
 export interface DaemonAddresses {
@@ -192,13 +192,12 @@ export class Daemon {
   /** @param freed how the archive came to this daemon; undefined: nobody held it */
   async #beginTerm(store: Store, freed?: Taken): Promise<void> {
     const { telemetry } = this.#options;
-    const end = () => this.#term?.end();
     this.#hold = this.#holding.hold(store, freed, {
       onLost: (heldBy) => {
         telemetry.daemon.holdLost({ heldBy });
-        end();
+        this.#term?.end({ isLost: true });
       },
-      onAsked: () => void this.#handOver(HANDOVER_WAIT_MS).then(end),
+      onAsked: () => void this.#handOver(HANDOVER_WAIT_MS).then(() => this.#term?.end()),
     });
     this.#term = new Term({
       ...this.#options,
@@ -213,9 +212,7 @@ export class Daemon {
 
   /** Lets the archive go; a new store knows nothing of what the old one remembered. */
   async #endTerm(): Promise<void> {
-    const { clock } = this.#options;
-    const endMs = clock.monotonicMs() + TERM_STOP_MS;
-    await this.#stopTerm(() => endMs - clock.monotonicMs());
+    await this.#stopTerm(() => Number.POSITIVE_INFINITY);
     this.#term = undefined;
     this.#stopping.signal.throwIfAborted();
     await this.#openStore();

@@ -6,8 +6,10 @@ import { VERSION } from '../command.js';
 import { coldFolderTrouble } from '../opening/database.js';
 import type { ExchangeAddress, Sending } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
-import { WarmExchange } from './warm-feeds.js';
+import { WarmFeeds } from './warm-feeds.js';
 
+/** Facts by which other daemons and people name this one. */
+const FACTS = { host: hostname(), pid: process.pid, version: VERSION };
 /** The phase of a daemon while another one holds the archive. */
 export const STANDING_BY = 'standing by';
 /** Between two tries to take a lock that is free, while the database is in trouble. */
@@ -35,15 +37,13 @@ export interface Hold {
   readonly lease: Lease;
   /** When its requests may start. */
   readonly sending: Sending;
-  /** The exchange, opened before; undefined: the term opens it. */
-  readonly warm: WarmExchange | undefined;
+  /** Real-time connections that were opened before. */
+  readonly warm: WarmFeeds | undefined;
 }
 
 /** The lock as this daemon came to it. */
 export interface Taken extends Freed {
-  /** Holds the requests of {@link warm} back once there is a lease. */
-  readonly gate: { lease?: Lease };
-  readonly warm: WarmExchange | undefined;
+  readonly warm: WarmFeeds;
 }
 
 /**
@@ -93,22 +93,19 @@ export class Holding {
   /**
    * Stands by until this daemon has the lock.
    *
-   * @param address of the exchange, opened when the holder hands over
+   * @param address of the exchange, whose real-time connections are opened meanwhile
    * @throws the signal's reason
    */
   async standBy(store: Store, address: ExchangeAddress): Promise<Taken> {
-    const { enter, stopping: signal, clock, telemetry } = this.#options;
+    const { enter, stopping: signal, clock, telemetry, config } = this.#options;
     enter(STANDING_BY);
     await this.#checkColdFiles(store);
     const sinceMs = clock.monotonicMs();
-    const gate: { lease?: Lease } = {};
-    let warm: WarmExchange | undefined;
-    const warmUp = async () => {
-      await warm?.access[Symbol.asyncDispose]();
-      const isHeldBack = () => gate.lease?.maySend === false;
-      warm = new WarmExchange(this.#options, address, { firstTokens: 0, isHeldBack });
+    const warm = new WarmFeeds(this.#options, address);
+    const beReady = async () => {
       try {
-        await warm.open(store, signal);
+        await warm.open(store);
+        await warm.untilProven();
         standing.ready();
       } catch (error) {
         // The holder waits no longer than it likes; the term opens what is missing.
@@ -116,8 +113,9 @@ export class Holding {
         telemetry.daemon.warned({ code: codeOf(error), message: messageOf(error) });
       }
     };
+    if (config.standby.warm) warm.keepOpen(store);
     const standing = store.standBy({
-      facts: { host: hostname(), pid: process.pid, version: VERSION },
+      facts: FACTS,
       signal,
       onLook: (heldBy) => {
         if (this.#heldBy === undefined) {
@@ -126,7 +124,7 @@ export class Holding {
         this.#heldBy = heldBy;
         telemetry.store.databaseState({ up: true });
       },
-      onAsked: () => void warmUp(),
+      onAsked: () => void beReady(),
       onTrouble: (code, message) => {
         if (code === 'standby_blind') telemetry.store.databaseState({ up: false, detail: message });
         telemetry.daemon.warned({ code, message });
@@ -139,10 +137,10 @@ export class Holding {
         if (!(await this.#takes(store))) continue;
         const waitedMs = clock.monotonicMs() - sinceMs;
         telemetry.daemon.roleChanged({ role: 'holder', cause: freed.cause, waitedMs });
-        return { ...freed, gate, warm };
+        return { ...freed, warm };
       }
     } catch (error) {
-      await warm?.access[Symbol.asyncDispose]();
+      await warm.release();
       throw error;
     } finally {
       this.#heldBy = undefined;
@@ -161,12 +159,12 @@ export class Holding {
       telemetry.daemon.roleChanged({ role: 'holder', cause: 'start', waitedMs: 0 });
     }
     const lease = store.keepLease({
+      facts: FACTS,
       quietUntilMs: freed?.quietUntilMs ?? Number.NEGATIVE_INFINITY,
       onBeat: (standbys) => telemetry.daemon.beatAnswered({ standbys: standbys.length }),
       ...hears,
     });
     this.#lease = lease;
-    if (freed !== undefined) freed.gate.lease = lease;
     // The former holder may have used what the limit allowed.
     const firstTokens = freed === undefined ? {} : { firstTokens: 0 };
     const sending = { ...firstTokens, isHeldBack: () => !lease.maySend };

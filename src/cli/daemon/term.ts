@@ -27,7 +27,7 @@ import { type Serving, serveArchived } from '../opening/serving.js';
 import { runOf, type Session } from '../opening/session.js';
 import { makeCollector } from './collecting.js';
 import { countLedger, keepHouse } from './housekeeping.js';
-import type { WarmExchange } from './warm-feeds.js';
+import type { WarmFeeds } from './warm-feeds.js';
 
 /** The phase that lasts until the exchange answers for the first time. */
 export const WAITING_FOR_EXCHANGE = 'waiting for the exchange';
@@ -38,14 +38,16 @@ const COUNT_STOP_MS = 1000;
 /** A connection that shows no sign of life within this time is not waited for. */
 const CONFIRM_MS = 1000;
 /** All of the end of a term that another one follows. */
-export const TERM_STOP_MS = 9000;
+const TERM_STOP_MS = 9000;
+/** The same where another daemon took the archive: nothing can be stored any more. */
+const LOST_STOP_MS = 1000;
 
 export interface TermOptions extends Session {
   readonly store: Store;
   /** When requests may start. */
   readonly sending: Sending;
-  /** The exchange, where it was opened before; undefined: it is opened now. */
-  readonly warm: WarmExchange | undefined;
+  /** Real-time connections that were opened before. */
+  readonly warm: WarmFeeds | undefined;
   /** Aborts when the daemon stops. */
   readonly stopping: AbortSignal;
   /** Names the phase. @throws AbortedError after a stop */
@@ -77,6 +79,7 @@ export class Term {
   identity: { readonly value: string | null } | undefined;
   /** Why the archive may be that of another exchange, which only an answer can tell. */
   identityConflict: TapekeepError | undefined;
+  #stopMs = TERM_STOP_MS;
   #lastTickMs: number;
   lastAnswerMs: number | undefined;
   counted: LedgerCount | undefined;
@@ -112,8 +115,13 @@ export class Term {
     await endsInTime(this.#options.clock, CONFIRM_MS, confirming);
   }
 
-  /** Lets go of what is under way; {@link stop} follows. */
-  end(): void {
+  /**
+   * Lets go of what is under way; {@link stop} follows.
+   *
+   * @param isLost whether another daemon has the archive already
+   */
+  end({ isLost } = { isLost: false }): void {
+    if (isLost) this.#stopMs = LOST_STOP_MS;
     this.#ending.abort(new AbortedError('this daemon holds the archive no longer'));
   }
 
@@ -133,7 +141,8 @@ export class Term {
       const serving = () => serveArchived(this.#options, store);
       this.#serving = await this.#retrying(serving, async (late) => await late?.close());
     }
-    this.access = warm?.access ?? openExchange(this.#options, address, sending);
+    const access = openExchange(this.#options, address, sending);
+    this.access = warm?.over(access) ?? access;
   }
 
   /** Waits for the exchange's first answer, as long as it takes, and checks whose archive this is. */
@@ -188,12 +197,14 @@ export class Term {
   /**
    * Stops intake, stores what has arrived, and closes all but the database.
    *
-   * @param leftMs time that is left for it
+   * @param mostMs time that the daemon has left for it
    * @param whenSilent called when no request is sent any more
    */
-  async stop(leftMs: () => number, whenSilent: () => Promise<void>): Promise<void> {
+  async stop(mostMs: () => number, whenSilent: () => Promise<void>): Promise<void> {
     this.#ending.abort(new AbortedError());
-    const { store } = this.#options;
+    const { clock, store } = this.#options;
+    const endMs = clock.monotonicMs() + this.#stopMs;
+    const leftMs = () => Math.max(0, Math.min(mostMs(), endMs - clock.monotonicMs()));
     const steps: Array<[string, (withinMs: number) => Promise<unknown> | undefined, number?]> = [
       ['collector', (withinMs) => this.collector?.stop(withinMs), INTAKE_STOP_MS],
       ['client', () => this.access?.[Symbol.asyncDispose]()],
@@ -203,8 +214,8 @@ export class Term {
       ['store', () => store.stop()],
       ['housekeeping', () => this.#housekeeping],
     ];
-    for (const [name, step, mostMs = TERM_STOP_MS] of steps) {
-      const withinMs = Math.min(mostMs, Math.max(0, leftMs()));
+    for (const [name, step, limitMs = TERM_STOP_MS] of steps) {
+      const withinMs = Math.min(limitMs, leftMs());
       await boundedStep(this.#options, name, withinMs, () => step(withinMs));
     }
   }

@@ -1,5 +1,7 @@
 import type { StateEvent, StateFeed } from '../../client/index.js';
-import { endsInTime } from '../../kernel/clock.js';
+import { endsInTime, sleep } from '../../kernel/clock.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
+import { Mutex } from '../../kernel/mutex.js';
 import { BoundedQueue } from '../../kernel/queue.js';
 import type { Store } from '../../store/index.js';
 import { isSwitchedOn } from '../gaps.js';
@@ -9,111 +11,212 @@ import {
   type ExchangeAddress,
   firstAnswer,
   openExchange,
-  type Sending,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 
 /** Events that a feed keeps until it is taken; then its connection ends, as for any slow reader. */
 const KEPT_EVENTS = 2_000;
+/** Older events are dropped while a daemon stands by: no takeover takes so long. */
+const KEPT_MS = 30_000;
+/** Two machines read the exchange's time so differently at most: what is taken reaches back by that much. */
+const OVERLAP_MS = 2_000;
 /** A feed that brings no update for so long is not waited for: its market may be delisted. */
 const READY_LIMIT_MS = 8_000;
+/** The list of markets is asked for so often: without its answers the exchange's time is unknown after a minute. */
+const ASK_EVERY_MS = 30_000;
 
-interface KeptFeed {
-  readonly feed: StateFeed;
-  /** Resolves with the first pushed state: from there on the feed can be covered. */
-  readonly isProven: Promise<void>;
-}
+type Time = Pick<ExchangeAccess['time'], 'jumps' | 'nowMs'>;
 
-/** Starts to read a feed, and keeps what it brings until it is iterated. */
-function keep(feed: StateFeed): KeptFeed {
-  const queue = new BoundedQueue<StateEvent>(KEPT_EVENTS);
-  let prove: () => void = () => undefined;
-  const isProven = new Promise<void>((resolve) => {
-    prove = resolve;
-  });
-  const pump = async () => {
-    for await (const event of feed) {
-      await queue.put(event);
-      if (event.kind === 'record' && event.origin === 'update') prove();
-    }
-  };
-  // A feed that fails is as one that ended: whoever reads it opens another.
-  const pumped = pump()
-    .catch(() => undefined)
-    .finally(() => queue.close());
-  const stop = async () => {
-    queue.close();
-    await feed.stop();
-    await pumped;
-  };
-  const { market, periodS } = feed;
-  return {
-    feed: {
-      market,
-      periodS,
-      ask: () => feed.ask(),
-      stop,
-      [Symbol.asyncIterator]: () => iterate(queue),
-    },
-    isProven,
-  };
-}
+const isUpdate = (event: StateEvent) => event.kind === 'record' && event.origin === 'update';
 
-async function* iterate(queue: BoundedQueue<StateEvent>): AsyncGenerator<StateEvent> {
-  yield* queue;
+/** Index of the last update before an instant; -1 where there is none. */
+function updateBefore(events: readonly StateEvent[], atMs: number): number {
+  return events.findLastIndex(
+    (event) => event.kind === 'record' && isUpdate(event) && event.exchangeMs < atMs,
+  );
 }
 
 /**
- * The exchange as a standby opens it before the archive is handed over: connected, subscribed to the states that the
- * archive has, and keeping what is pushed. So the states of both daemons overlap.
+ * Reads a feed, and keeps what its connection brought last until somebody takes it: its opening, and updates without
+ * a hole, of which one is older than what is taken: from it on coverage is proven.
+ *
+ * States: *kept* → *taken*.
  */
-export class WarmExchange {
-  readonly access: ExchangeAccess;
-  readonly #options: Session;
-  readonly #kept = new Map<string, KeptFeed>();
+export class KeptFeed {
+  readonly #feed: StateFeed;
+  readonly #time: Time;
+  readonly #queue = new BoundedQueue<StateEvent>(KEPT_EVENTS);
+  readonly #pumped: Promise<void>;
+  #kept: StateEvent[] | undefined = [];
+  #jumps: number;
+  #prove: () => void = () => undefined;
+  /** Resolves with the first pushed state: from there on the feed can be covered. */
+  readonly isProven = new Promise<void>((resolve) => {
+    this.#prove = resolve;
+  });
 
-  constructor(options: Session, address: ExchangeAddress, sending: Sending) {
+  constructor(feed: StateFeed, time: Time) {
+    this.#feed = feed;
+    this.#time = time;
+    this.#jumps = time.jumps;
+    // A feed that fails is as one that ended: whoever reads it opens another.
+    this.#pumped = this.#pump()
+      .catch(() => undefined)
+      .finally(() => this.#queue.close());
+  }
+
+  /**
+   * Returns the feed from now on, with what was kept.
+   *
+   * @param coveredUntilMs exchange time up to which another daemon stored it
+   */
+  take(coveredUntilMs = 0): StateFeed {
+    const { market, periodS } = this.#feed;
+    const provenMs = Math.floor(coveredUntilMs) - OVERLAP_MS;
+    const [opened, ...kept] = this.#kept ?? [];
+    const before = updateBefore(kept, provenMs);
+    if (opened?.kind === 'opened') this.#queue.offer(before < 0 ? opened : { ...opened, provenMs });
+    for (const event of kept.slice(before + 1)) this.#queue.offer(event);
+    this.#kept = undefined;
+    return {
+      ...{ market, periodS },
+      ask: () => this.#feed.ask(),
+      stop: () => this.stop(),
+      [Symbol.asyncIterator]: () => this.#queue[Symbol.asyncIterator](),
+    };
+  }
+
+  async stop(): Promise<void> {
+    this.#queue.close();
+    await this.#feed.stop();
+    await this.#pumped;
+  }
+
+  async #pump(): Promise<void> {
+    for await (const event of this.#feed) {
+      if (isUpdate(event)) this.#prove();
+      if (this.#kept === undefined) await this.#queue.put(event);
+      else this.#kept = this.#with(this.#kept, event);
+    }
+  }
+
+  #with(kept: StateEvent[], event: StateEvent): StateEvent[] {
+    if (event.kind === 'opened') return [event];
+    const [opened] = kept;
+    // Behind an ended connection there is a gap.
+    if (opened?.kind !== 'opened' || event.kind === 'closed' || event.kind === 'retrying')
+      return [];
+    const { jumps } = this.#time;
+    const isLost = jumps !== this.#jumps || kept.length >= KEPT_EVENTS;
+    this.#jumps = jumps;
+    const from = isLost ? [{ ...opened, exchangeMs: event.exchangeMs }] : kept;
+    // Nothing before the first update can be covered.
+    if (from.length === 1 && !isUpdate(event)) return from;
+    from.push(event);
+    const before = updateBefore(from, this.#time.nowMs() - KEPT_MS);
+    return before <= 1 ? from : [from[0] ?? event, ...from.slice(before)];
+  }
+}
+
+/**
+ * The real-time connections of a daemon that stands by: subscribed to the states that the archive has, keeping what is
+ * pushed. So the states of both daemons overlap, and none is missing between the two.
+ */
+export class WarmFeeds {
+  readonly #options: Session;
+  readonly #access: ExchangeAccess;
+  readonly #kept = new Map<string, KeptFeed>();
+  readonly #turn = new Mutex();
+  readonly #ending = new AbortController();
+  #keeping: Promise<void> = Promise.resolve();
+
+  constructor(options: Session, address: ExchangeAddress) {
     this.#options = options;
-    const opened = openExchange(options, address, sending);
-    this.access = {
-      ...opened,
-      openStateFeed: (market, periodS) => {
+    this.#access = openExchange(options, address);
+  }
+
+  /** Keeps them open until they are taken or released, also for markets that come later. */
+  keepOpen(store: Store): void {
+    if (!this.#options.config.streams.states.enabled) return;
+    this.#keeping = this.#keepOpen(store).catch(() => undefined);
+  }
+
+  /** Learns the exchange's time, and subscribes what is not subscribed yet. @throws as {@link firstAnswer} */
+  async open(store: Store): Promise<void> {
+    await this.#turn.run(() => this.#open(store));
+  }
+
+  /** Resolves when each feed brought an update, or after a time. */
+  async untilProven(): Promise<void> {
+    const proven = Promise.all([...this.#kept.values()].map(({ isProven }) => isProven));
+    await endsInTime(this.#options.clock, READY_LIMIT_MS, proven);
+  }
+
+  /** An access whose feeds of states go on with the connections that are open here. */
+  over(access: ExchangeAccess): ExchangeAccess {
+    this.#ending.abort();
+    return {
+      ...access,
+      openStateFeed: (market, periodS, coveredUntilMs) => {
         const key = `${market} ${periodS}`;
         const kept = this.#kept.get(key);
         this.#kept.delete(key);
-        return kept?.feed ?? opened.openStateFeed(market, periodS);
+        return kept?.take(coveredUntilMs) ?? access.openStateFeed(market, periodS);
       },
       [Symbol.asyncDispose]: async () => {
         await this.release();
-        await opened[Symbol.asyncDispose]();
+        await access[Symbol.asyncDispose]();
       },
     };
   }
 
-  /** Learns the exchange's time, subscribes, and waits for an update of each feed. @throws as {@link firstAnswer} */
-  async open(store: Store, signal: AbortSignal): Promise<void> {
-    const { config, clock } = this.#options;
-    const { client, openStateFeed } = this.access;
-    await firstAnswer(this.access, signal, this.#options, 1);
+  /** Closes the feeds that nobody took. */
+  async release(): Promise<void> {
+    this.#ending.abort();
+    await this.#keeping;
+    const left = [...this.#kept.values()];
+    this.#kept.clear();
+    await Promise.all(left.map((feed) => feed.stop()));
+    await this.#access[Symbol.asyncDispose]();
+  }
+
+  async #keepOpen(store: Store): Promise<void> {
+    const { clock, telemetry } = this.#options;
+    const { signal } = this.#ending;
+    let isTold = false;
+    for (;;) {
+      try {
+        await this.open(store);
+        isTold = false;
+      } catch (error) {
+        signal.throwIfAborted();
+        const message = `real-time connections of a standby: ${messageOf(error)}`;
+        if (!isTold) telemetry.daemon.warned({ code: codeOf(error), message });
+        isTold = true;
+      }
+      await sleep(clock, ASK_EVERY_MS, signal);
+    }
+  }
+
+  async #open(store: Store): Promise<void> {
+    const { config } = this.#options;
+    const { client, openStateFeed, time } = this.#access;
+    const { signal } = this.#ending;
+    await firstAnswer(this.#access, signal, this.#options, 1);
     // A second answer confirms the time of the first.
-    await client.call('markets', {}, { signal, priority: 0 });
+    if (this.#kept.size === 0) await client.call('markets', {}, { signal, priority: 0 });
     if (!config.streams.states.enabled) return;
     const share = shareOf(config);
-    for (const stream of await store.inspection.streams()) {
+    const streams = await store.inspection.streams();
+    signal.throwIfAborted();
+    for (const stream of streams) {
       const { kind, market, variant } = stream;
       const isNamed = config.markets.length === 0 || config.markets.includes(market);
       if (kind !== 'states' || !isNamed || !share.has(market) || !isSwitchedOn(config, stream))
         continue;
-      this.#kept.set(`${market} ${variant}`, keep(openStateFeed(market, variant)));
+      const key = `${market} ${variant}`;
+      if (this.#kept.has(key)) continue;
+      this.#kept.set(key, new KeptFeed(openStateFeed(market, variant), time));
     }
-    const proven = Promise.all([...this.#kept.values()].map(({ isProven }) => isProven));
-    await endsInTime(clock, READY_LIMIT_MS, proven);
-  }
-
-  /** Closes the feeds that nobody took. */
-  async release(): Promise<void> {
-    const left = [...this.#kept.values()];
-    this.#kept.clear();
-    await Promise.all(left.map(({ feed }) => feed.stop()));
   }
 }

@@ -44,7 +44,7 @@ export interface ExchangeAccess {
   /** The same exchange asked otherwise, with limits of its own. */
   inDialect(dialect: DialectName): ExchangeAccess;
   readonly time: ExchangeClock;
-  readonly openStateFeed: (market: string, periodS: number) => StateFeed;
+  readonly openStateFeed: (market: string, periodS: number, coveredUntilMs?: number) => StateFeed;
   /** Undefined: the exchange pushes no trades, or they are not wanted. */
   readonly openTradeFeed: OpenTradeFeed | undefined;
   /** Requests that wait for the budget. */

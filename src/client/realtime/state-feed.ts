@@ -51,6 +51,8 @@ export type StateEvent =
       readonly identity: string | null;
       readonly atMs: number;
       readonly exchangeMs: number;
+      /** Nothing is missing from here on: the connection pushed states before. */
+      readonly provenMs?: number;
     }
   | {
       readonly kind: 'record';

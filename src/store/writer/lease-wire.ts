@@ -33,6 +33,26 @@ export interface LeaseOptions {
   readonly share: Share;
 }
 
+/** Facts by which the others name a daemon. */
+export interface DaemonFacts {
+  readonly host: string;
+  readonly pid: number;
+  readonly version: string;
+}
+
+/** Machine of a holder, as its beat (`m`, joined by its token) says; null before its first. SQL. */
+export const MACHINE = `m.host || ' (process ' || m.pid || ')' AS machine`;
+
+/** Names the connection that holds the lock. */
+export function holderText(holder: {
+  readonly machine: string | null;
+  readonly application: string | null;
+  readonly heldBy: string | null;
+}): string {
+  const { machine, application, heldBy } = holder;
+  return `${machine === null ? '' : `${machine}, `}application ${application}, user ${heldBy}`;
+}
+
 /** A connection of its own for short statements, opened again after each failure. */
 export class OwnLine {
   readonly #options: ConnectionOptions;

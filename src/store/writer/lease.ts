@@ -2,7 +2,10 @@ import { endsInTime, sleep } from '../../kernel/clock.js';
 import {
   ASKED_BEAT_MS,
   BEAT_MS,
+  type DaemonFacts,
+  holderText,
   type LeaseOptions,
+  MACHINE,
   OwnLine,
   PRESENT,
   SILENT_MS,
@@ -14,7 +17,7 @@ import {
  */
 
 const BEAT = `
-  UPDATE writer_beat b SET token = e.token, beat = b.beat + 1
+  UPDATE writer_beat b SET token = e.token, beat = b.beat + 1, host = $3, pid = $4
   FROM exclusive_lock e
   WHERE b.share = $2 AND e.name = 'writer' AND e.id = $2 AND e.token = $1::bigint
   RETURNING b.asked_token IS NOT DISTINCT FROM e.token AS is_asked,
@@ -26,7 +29,8 @@ const ASK = `UPDATE writer_beat SET asked_token = token WHERE share = $2 AND tok
 
 /** Holder that excludes it now, where that is another hold than the known one. */
 const OTHER = `
-  SELECT h.held_by, h.application FROM exclusive_lock e, lock_rival('writer', $2, $3) h
+  SELECT ${MACHINE}, h.held_by, h.application
+  FROM exclusive_lock e, lock_rival('writer', $2, $3) h LEFT JOIN writer_beat m ON m.token = h.token
   WHERE e.name = 'writer' AND e.id = $2 AND h.pid IS NOT NULL AND e.token IS DISTINCT FROM $1::bigint`;
 
 const LET_GO = `UPDATE writer_beat SET token = NULL WHERE share = $2 AND token = $1::bigint`;
@@ -37,7 +41,14 @@ interface Answer {
   readonly isReady: boolean;
 }
 
+interface Other {
+  readonly machine: string | null;
+  readonly heldBy: string;
+  readonly application: string;
+}
+
 export interface HeldLeaseOptions extends LeaseOptions {
+  readonly facts: DaemonFacts;
   /** Token of the hold, as the writer knows it; null before its first. */
   readonly token: () => string | null;
   /** First instant of the monotonic clock at which requests may be sent. */
@@ -132,10 +143,11 @@ export class Lease {
 
   /** @returns whether another process holds the lock for good */
   async #beat(): Promise<boolean> {
-    const { clock, share, onAsked, onBeat, onLost } = this.#options;
+    const { clock, share, facts, onAsked, onBeat, onLost } = this.#options;
     const token = this.#options.token();
     const sentMs = clock.monotonicMs();
-    const [answer] = await this.#line.rows<Answer>(BEAT, [token, share.number]);
+    const values = [token, share.number, facts.host, facts.pid];
+    const [answer] = await this.#line.rows<Answer>(BEAT, values);
     if (answer !== undefined) {
       this.#suspect = undefined;
       this.#answeredMs = sentMs;
@@ -148,14 +160,13 @@ export class Lease {
       }
       return false;
     }
-    const values = [token, share.number, share.of];
-    const [other] = await this.#line.rows<{ heldBy: string; application: string }>(OTHER, values);
+    const [other] = await this.#line.rows<Other>(OTHER, [token, share.number, share.of]);
     if (other === undefined) return false;
     if (this.#suspect !== token) {
       this.#suspect = token;
       return false;
     }
-    if (!this.#stopping.signal.aborted) onLost(`${other.application}, user ${other.heldBy}`);
+    if (!this.#stopping.signal.aborted) onLost(holderText(other));
     return true;
   }
 }

@@ -4,7 +4,17 @@ import { messageOf } from '../../kernel/errors.js';
 import { Share } from '../../model/share.js';
 import type { Runner } from '../connection.js';
 import { isState } from '../errors.js';
-import { BEAT_MS, type LeaseOptions, OwnLine, PRESENT, QUIET_MS, TAKE_MS } from './lease-wire.js';
+import {
+  BEAT_MS,
+  type DaemonFacts,
+  holderText,
+  type LeaseOptions,
+  MACHINE,
+  OwnLine,
+  PRESENT,
+  QUIET_MS,
+  TAKE_MS,
+} from './lease-wire.js';
 
 /** Standing by: watching the holder of the writer's lock until the lock is free, and ending one that is silent. */
 
@@ -17,8 +27,9 @@ const FORGET = `
 
 const LOOK = `
   SELECT e.token::text, h.pid IS NOT NULL AS is_held, b.token IS NOT NULL AND b.token = e.token AS has_beaten,
-         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, h.held_by, h.application
+         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, ${MACHINE}, h.held_by, h.application
   FROM exclusive_lock e LEFT JOIN writer_beat b ON b.share = e.id LEFT JOIN lock_rival('writer', $1, $2) h ON true
+  LEFT JOIN writer_beat m ON m.token = h.token
   WHERE e.name = 'writer' AND e.id = $1`;
 
 /** Ends the connection that holds the lock, if it is still the one that was watched. */
@@ -37,19 +48,13 @@ interface Look {
   /** True unless the last holder let go by itself. */
   readonly isKept: boolean;
   readonly beat: string;
+  readonly machine: string | null;
   readonly heldBy: string | null;
   readonly application: string | null;
 }
 
-/** Facts by which the others name a standby. */
-export interface StandbyFacts {
-  readonly host: string;
-  readonly pid: number;
-  readonly version: string;
-}
-
 export interface StandByOptions extends LeaseOptions {
-  readonly facts: StandbyFacts;
+  readonly facts: DaemonFacts;
   readonly signal: AbortSignal;
   /** Called after each look. */
   readonly onLook: (heldBy: string) => void;
@@ -136,7 +141,7 @@ export class StandingBy {
     const [look] = await this.#line.rows<Look>(LOOK, [share.number, share.of]);
     const nowMs = clock.monotonicMs();
     if (look === undefined) throw new Error('the row of the lock is missing');
-    const { token, beat, isHeld, hasBeaten, isKept, heldBy, application } = look;
+    const { token, beat, isHeld, hasBeaten, isKept } = look;
     const isSteady = askedMs - this.#lookedMs < 3 * BEAT_MS;
     this.#lookedMs = nowMs;
     const seen = `${token} ${beat}`;
@@ -150,7 +155,7 @@ export class StandingBy {
       return { cause: this.#hasEnded ? 'silent' : 'free', quietUntilMs };
     }
     this.#heed(look);
-    onLook(`application ${application}, user ${heldBy}`);
+    onLook(holderText(look));
     if (hasBeaten && askedMs - this.#beatSinceMs >= TAKE_MS) await this.#end(token, beat);
     return undefined;
   }
@@ -181,7 +186,7 @@ export class StandingBy {
 }
 
 /** A daemon that stands by. */
-export interface Standby extends StandbyFacts {
+export interface Standby extends DaemonFacts {
   readonly sinceMs: number;
   /** Number of its share; 0: all markets. */
   readonly share: number;
@@ -197,8 +202,8 @@ export async function readStandbys(runner: Runner): Promise<Standby[]> {
 }
 
 const HOLDERS = `
-  SELECT e.shares, h.id AS share, h.token::text, h.pid, h.application
-  FROM exclusive_lock e LEFT JOIN lock_holders('writer') h ON true
+  SELECT e.shares, h.id AS share, h.token::text, ${MACHINE}, h.held_by, h.application
+  FROM exclusive_lock e LEFT JOIN lock_holders('writer') h ON true LEFT JOIN writer_beat m ON m.token = h.token
   WHERE e.name = 'writer' AND e.id = 0 ORDER BY h.id`;
 
 /** The connection that holds the writer's lock, or a share of it. */
@@ -206,7 +211,9 @@ export interface HolderOfLock {
   /** Number of the share; 0: all markets. */
   readonly share: number;
   readonly token: string;
-  readonly pid: number;
+  /** Null before its first beat, and for a command, which has none. */
+  readonly machine: string | null;
+  readonly heldBy: string;
   readonly application: string;
 }
 
@@ -221,7 +228,7 @@ export interface Holders {
 /** Returns the holders of the writer's lock, or of each share of it. */
 export async function readHolders(runner: Runner): Promise<Holders> {
   const rows = await runner.rows<HolderOfLock & { shares: number }>(HOLDERS);
-  const holders = rows.filter(({ pid }) => pid !== null);
+  const holders = rows.filter(({ token }) => token !== null);
   return { shares: rows[0]?.shares ?? 1, holders };
 }
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { runSql } from '../../support/postgres/postgres.js';
+import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
 import type { Program } from '../../support/programs/program.js';
 import { StandbyWorld } from '../../support/worlds/standby-world.js';
 
@@ -17,7 +17,7 @@ const OPEN_SESSIONS = `
 const TAKEN_WITHIN_MS = 12_000;
 
 test('three shares collect all markets, and a standby goes on with a killed one', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const holders = ['1/3', '2/3', '3/3'].map((share) => start(world, share));
   const [first, second, third] = holders as [Program, Program, Program];
   for (const holder of holders) await world.holds(holder);
@@ -58,7 +58,7 @@ test('three shares collect all markets, and a standby goes on with a killed one'
 });
 
 test('a daemon of another number of shares is refused', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const holder = start(world, '1/2');
   await world.holds(holder);
   for (const share of ['2/3', '']) {

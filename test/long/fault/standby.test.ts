@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
-import { runSql } from '../../support/postgres/postgres.js';
+import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
 import { PostgresProxy } from '../../support/postgres/postgres-proxy.js';
 import { Program } from '../../support/programs/program.js';
 import { StandbyWorld } from '../../support/worlds/standby-world.js';
@@ -12,7 +12,7 @@ import { StandbyWorld } from '../../support/worlds/standby-world.js';
  */
 
 test('a standby goes on where a killed holder ended', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const first = world.start();
   await world.holds(first);
   await world.storesAfter(first, 0);
@@ -27,13 +27,13 @@ test('a standby goes on where a killed holder ended', async (t) => {
     `lock ${heldMs - killedMs} ms, first row ${Date.now() - killedMs} ms after the kill`,
   );
   await world.isWholeUntil(second, Date.now());
-  t.diagnostic(`longest gap in states ${await world.stateGapMs()} ms`);
+  t.diagnostic(`longest gap in states ${await world.gapMs()} ms`);
   world.assertWithinLimit();
   await world.judge(second);
 });
 
 test('a frozen holder loses the archive, and stands by when it wakes', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const first = world.start();
   await world.holds(first);
   await world.storesAfter(first, 0);
@@ -63,7 +63,7 @@ test('a frozen holder loses the archive, and stands by when it wakes', async (t)
 });
 
 test('of two that start at one instant one holds, the other stands by', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const both = [world.start(), world.start()] as const;
   const isHolder = await Promise.any(
     both.map(async (one, at) => {
@@ -81,7 +81,7 @@ test('of two that start at one instant one holds, the other stands by', async (t
 });
 
 test('a holder that is cut off from the database loses the archive', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const proxy = new PostgresProxy(world.databaseUrl);
   t.after(() => proxy.stop());
   const first = world.start({ TAPEKEEP_DATABASE_URL: await proxy.start() });
@@ -112,7 +112,7 @@ test('a holder that is cut off from the database loses the archive', async (t) =
 });
 
 test('a handover and a stop leave no gap in states', async (t) => {
-  const world = await StandbyWorld.open(t);
+  const world = await StandbyWorld.open(t, await makeDatabase());
   const first = world.start();
   await world.holds(first);
   await world.storesAfter(first, 0);
@@ -131,7 +131,7 @@ test('a handover and a stop leave no gap in states', async (t) => {
   await world.standsBy(first);
   await world.storesAfter(second, Date.now());
   await world.statesAfter(second, Date.now());
-  t.diagnostic(`gap in states at the handover ${await world.stateGapMs()} ms`);
+  t.diagnostic(`gap in states at the handover ${await world.gapMs()} ms`);
   await second.until(async () => (await seen(second, 'tapekeep_standbys 1')) === true);
   const stoppedMs = Date.now();
   second.kill('SIGTERM');
@@ -140,8 +140,8 @@ test('a handover and a stop leave no gap in states', async (t) => {
   await world.holds(first, 2);
   await world.storesAfter(first, Date.now());
   await world.statesAfter(first, Date.now());
-  t.diagnostic(`gap in states after the stop ${await world.stateGapMs()} ms`);
-  assert.equal(await world.stateGapMs(), 0);
+  t.diagnostic(`gap in states after the stop ${await world.gapMs()} ms`);
+  assert.equal(await world.gapMs(), 0);
   await world.isWholeUntil(first, Date.now());
   world.assertWithinLimit();
   await world.judge(first);

@@ -1,4 +1,3 @@
-import type { TestContext } from 'node:test';
 import type { Clock } from '../../../src/kernel/clock.js';
 import type { ServerEvents } from '../../../src/observe/events.js';
 import type { Backend } from '../../../src/server/backend.js';
@@ -42,7 +41,7 @@ export interface Served<B> {
 
 /** Serves a backend on a free port; both end with the test. */
 export async function serve<B extends Backend & { stop(): Promise<void> | void }>(
-  t: TestContext,
+  t: { after(end: () => Promise<void>): void },
   backend: B,
   clock: Clock,
   options: Partial<ExchangeServerOptions> = {},
