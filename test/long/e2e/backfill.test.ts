@@ -433,6 +433,6 @@ suite('backfill', { concurrency: 3 }, () => {
     const cut = ['--from', at(60), '--to', '2099-01-01', '--kinds', 'candles'];
     const { code, out, err } = await world.run('backfill', ...market, ...cut);
     assert.equal(code, 0, out + err);
-    assert.match(err, /--to lies in the future of the exchange; the span ends now/);
+    assert.match(err, /--to lies in the future of the exchange; the time range ends now/);
   });
 });
