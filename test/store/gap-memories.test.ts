@@ -60,7 +60,7 @@ test('a person who follows a daemon that does nothing of it is not left to guess
   }
   ending.abort();
   assert.equal(await end, 'stopped');
-  const hints = said.filter((text) => text.startsWith('Nothing has changed for a minute: '));
+  const hints = said.filter((text) => text.startsWith('No change for a minute. '));
   assert.equal(hints.length, 1, said.join());
 });
 
