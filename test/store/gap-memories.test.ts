@@ -8,12 +8,9 @@ import { findUnsettled, type GapFilter, type Store } from '../../src/store/index
 import { FakeClock } from '../support/fake-clock.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
 
-const market = {
-  ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-};
+const market = marketOf('A_USDT');
 const ms = (s: number) => (NOON_S + s) * 1_000;
 const all = { limit: 100 };
 

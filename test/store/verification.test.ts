@@ -9,12 +9,8 @@ import type { Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
 
-const BTC = {
-  ...{ name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-};
 const HOURS = 2;
 const SEED = 20_260_115;
 
@@ -67,7 +63,7 @@ class World {
   /** An archive that has collected everything. */
   static async open(): Promise<World> {
     const { store, url } = await openTestStore();
-    await store.ensureMarkets([BTC], NOON_S * 1000);
+    await store.ensureMarkets([marketOf('BTC_USDT')], NOON_S * 1000);
     const collectFromMs = NOON_S * 1000;
     const streams: StreamRef[] = [];
     for (const [kind, variant] of [

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
 import { isCovered } from '../../support/exchanges/recorded.js';
 import { openTestStore, runSql } from '../../support/postgres/postgres.js';
-import { claim, NOON_S } from '../../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S } from '../../support/postgres/postgres-rows.js';
 import { runCommand } from '../../support/programs/commands.js';
 import type { Program } from '../../support/programs/program.js';
 import { at, START_S, TAPE_MARKET, TapeProgram } from '../../support/programs/tape-program.js';
@@ -308,8 +308,7 @@ suite('backfill', { concurrency: 3 }, () => {
 
   test('status names the time between covered spans that was never asked for', async () => {
     const { store, url } = await openTestStore();
-    const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
-    await store.ensureMarkets([{ name: 'A_USDT', stock: 'A', money: 'USDT', ...terms }], 0);
+    await store.ensureMarkets([marketOf('A_USDT')], 0);
     const collectFromMs = (NOON_S + 600) * 1000;
     const key = { kind: 'trades', marketId: 1, variant: 0, collectFromMs } as const;
     const stream = await store.ensureStream(key);

@@ -19,6 +19,7 @@ import {
   ALWAYS,
   claim,
   journalFaults,
+  marketOf,
   miscountedDays,
   NOON_S,
   trade,
@@ -27,10 +28,7 @@ import { makeTempDir } from '../../support/postgres/postgres-server.js';
 import { drawsOfRun, runSeed } from '../../support/seeds.js';
 import { BTC } from '../../support/worlds/store-world.js';
 
-const MARKET = {
-  ...{ name: 'A_USDT', stock: 'A', money: 'USDT' },
-  ...{ stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '1' },
-};
+const MARKET = marketOf('A_USDT');
 const KILLS = 22;
 
 test('kill -9 at any moment leaves coverage within rows, and nothing acknowledged is lost', async (context) => {
