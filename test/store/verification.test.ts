@@ -146,38 +146,6 @@ class World {
   }
 }
 
-test('what was collected truly matches as a whole, in one row per interval', async () => {
-  const world = await World.open();
-  await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match']);
-  assert.deepEqual(await world.outcomes(3600), ['match']);
-  assert.deepEqual(await world.refetch(), []);
-});
-
-test('a lost trade is missed, fetched again with its candle, and then all matches', async () => {
-  const world = await World.open();
-  await runSql(world.url, 'DELETE FROM trade WHERE tid = 7');
-  await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match', 'mismatch', 'match']);
-  const [found] = await world.store.checks.mismatches({ marketId: 1 }, 1);
-  assert.equal(found?.tries, found?.intervalS === 60 ? 1 : 0);
-  assert.deepEqual(
-    await world.refetch(),
-    ['candles 60', 'trades 0'],
-    'the hour waits for the minute',
-  );
-  world.wait();
-  await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match']);
-  assert.deepEqual(await world.outcomes(3600), ['match']);
-  assert.deepEqual(await world.refetch(), []);
-  const notes = await runSql<{ note: string; state: string }>(
-    world.url,
-    "SELECT note, state FROM gap WHERE note LIKE 'it adds up after 1 refetches%'",
-  );
-  assert.equal(notes[0]?.state, 'filled');
-});
-
 test('a trade that was altered by hand stays a mismatch after three refetches, and no more', async () => {
   const world = await World.open();
   await runSql(world.url, 'UPDATE trade SET price = price + 1 WHERE tid = 9');

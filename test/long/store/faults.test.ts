@@ -8,6 +8,7 @@ import test from 'node:test';
 import { describeFailure } from '../../../src/cli/failure.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
+import { gate } from '../../support/gate.js';
 import {
   makeDatabase,
   openTestStore,
@@ -178,10 +179,7 @@ test('a stop while Postgres is away ends at its deadline', async (context) => {
 
 test('a daemon that lost its lock cannot write until it has it again', async () => {
   const failed: string[] = [];
-  let refused: () => void = () => undefined;
-  const isRefused = new Promise<void>((resolve) => {
-    refused = resolve;
-  });
+  const { opened: isRefused, open: refused } = gate();
   const telemetry = quietStoreEvents({
     commitFailed: ({ code }) => {
       failed.push(code);
