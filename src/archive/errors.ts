@@ -59,7 +59,7 @@ export class ArchiveGapsError extends ArchiveError {
   constructor(gaps: readonly ArchiveGap[], gapCount: number, first: string) {
     super(
       'archive_gaps',
-      `the archive is not complete there (${gapCount === 1 ? 'one gap' : `${gapCount} gaps`}, first ${first}): fill it where that is possible ("tapekeep gaps fill", trades and candles), choose another span, leave out what you do not need (kinds, intervalsS, periodsS), or ask with gaps: 'mark' (they come as events) or 'ignore'`,
+      `the archive is not complete there (${gapCount === 1 ? 'one gap' : `${gapCount} gaps`}, first ${first}): fill it where that is possible ("tapekeep gaps fill", trades and candles), choose another time range, leave out what you do not need (kinds, intervalsS, periodsS), or ask with gaps: 'mark' (they come as events) or 'ignore'`,
     );
     this.gaps = gaps;
     this.gapCount = gapCount;
@@ -180,7 +180,7 @@ export class ExportGapsError extends TapekeepError {
 
   constructor(gaps: readonly SeriesGaps[]) {
     const names = [...new Set(gaps.map(({ market }) => market))].join(', ');
-    super('export_gaps', `the span is not complete for ${names}; nothing was written`);
+    super('export_gaps', `the time range is not complete for ${names}; nothing was written`);
     this.gaps = gaps;
   }
 }
@@ -197,7 +197,7 @@ export class DiskFullError extends TapekeepError {
   constructor(path: string, cause: unknown) {
     super(
       'disk_full',
-      `no space is left for ${path}; nothing was left behind there. Free some, choose another place with --out, or a shorter span`,
+      `no space is left for ${path}; nothing was left behind there. Free some, choose another place with --out, or a shorter time range`,
       { cause },
     );
   }

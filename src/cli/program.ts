@@ -113,7 +113,7 @@ function inOneVoice(text: string): string {
 /** Tasks, each with the commands that serve it and an example. */
 const TASKS: ReadonlyMap<string, readonly [names: string, example: string]> = new Map([
   ['Collect', ['start handover sandbox config doctor migrate', 'tapekeep start']],
-  ['Look', ['status gaps verify quarantine', 'tapekeep gaps --market BTC_USDT']],
+  ['Look', ['status gaps verify report quarantine', 'tapekeep gaps --market BTC_USDT']],
   ['Fill', ['backfill import', 'tapekeep backfill --market BTC_USDT --kinds trades --from 2d']],
   [
     'Use',

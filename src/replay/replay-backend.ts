@@ -46,7 +46,7 @@ export async function openReplay(options: ReplayOptions): Promise<ReplayBackend>
   }
   checkSpan(catalog.covered, span);
   if (span.toMs <= span.fromMs) {
-    throw new ReplayError(`${spanText(span)} is empty; its end must be after its begin`, 'from');
+    throw new ReplayError(`${spanText(span)} is empty; its end must be after its start`, 'from');
   }
   const coverage = allowsGaps ? undefined : await readCoverage(past, catalog, span);
   if (coverage !== undefined && coverage.gaps.length > 0) {

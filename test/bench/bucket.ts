@@ -7,15 +7,13 @@ import { openReading } from '../../src/archive/reading.js';
 import { liveOn } from '../../src/archive/sealing/life.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
-import { openStore, type PartitionInfo, type Store } from '../../src/store/index.js';
-import { trade } from '../support/postgres/postgres-rows.js';
+import type { PartitionInfo, Store } from '../../src/store/index.js';
+import { marketOf, trade } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
-  quietStoreEvents,
-  runSql,
+  openPlainStore,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { CREDENTIALS, findVersitygw, runVersitygw } from '../support/s3/versitygw.js';
 import { askRows } from '../support/worlds/asking.js';
@@ -31,18 +29,10 @@ const ROUNDS = 9;
 const SUMS =
   'SELECT count(*), sum(price * amount), min(price), max(price), count(DISTINCT side) FROM trades';
 
-async function openBench(url: string): Promise<Store> {
-  const telemetry = quietStoreEvents();
-  return await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom, telemetry },
-  });
-}
-
 /** Trades of one market, spread evenly over days that are covered whole, and sealed. */
 async function fill(url: string, days: number, rows: number): Promise<void> {
-  const store = await openBench(url);
-  const market = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2 };
-  await store.ensureMarkets([{ ...market, feePrec: 4, minAmount: '0' }], FROM_MS);
+  const store = await openPlainStore(url);
+  await store.ensureMarkets([marketOf('BTC_USDT')], FROM_MS);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   const stepUs = (days * DAY_MS * 1000) / rows;
   for (let at = 0; at < rows; at += BATCH_ROWS) {
@@ -122,8 +112,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
     const endpoint = await runVersitygw(program, join(dir, 'store'), (end) => {
       stop = end;
     });
-    const filled = withDatabase(server.url, 'bench_filled');
-    await runSql(server.url, `CREATE DATABASE bench_filled TEMPLATE ${TEMPLATE}`);
+    const filled = await copyDatabase(server.url, 'bench_filled');
     await fill(filled, days, rows);
     const took: Record<string, number[]> = {};
     const note = (name: string, seconds: number) => {
@@ -133,8 +122,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
       const opened: { place: Place; store: Store; cold: ColdStorage }[] = [];
       for (const place of PLACES) {
         const name = `bench_${place}_${round}`;
-        await runSql(server.url, `CREATE DATABASE ${name} TEMPLATE bench_filled`);
-        const store = await openBench(withDatabase(server.url, name));
+        const store = await openPlainStore(await copyDatabase(server.url, name, 'bench_filled'));
         const cold =
           place === 'folder'
             ? new FolderStorage(join(dir, name))

@@ -6,18 +6,17 @@ import { liveOn, restore } from '../../src/archive/sealing/life.js';
 import type { LifeStep } from '../../src/archive/sealing/seal.js';
 import { systemClock } from '../../src/kernel/clock.js';
 import { multiplyDecimals } from '../../src/kernel/decimal.js';
-import { systemRandom } from '../../src/kernel/random.js';
 import type { TradeRow } from '../../src/model/batch.js';
-import { openStore, type PartitionInfo, type Store } from '../../src/store/index.js';
+import type { PartitionInfo, Store } from '../../src/store/index.js';
 import { makeTrades, type RecordedTrade } from '../support/exchanges/recorded.js';
 import { readTape } from '../support/oracle/tape-world.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
-  quietStoreEvents,
+  openPlainStore,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { type BenchReport, tableOf } from './report.js';
 
@@ -39,14 +38,10 @@ function rowOf({ id, timeMs, price, amount, side }: RecordedTrade): TradeRow {
 }
 
 async function fill(url: string, trades: readonly RecordedTrade[]): Promise<Store> {
-  const telemetry = quietStoreEvents();
-  const opened = await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom, telemetry },
-  });
+  const opened = await openPlainStore(url);
   const fromMs = Math.floor((trades[0]?.timeMs ?? 0) / DAY_MS) * DAY_MS;
   const toMs = (Math.floor((trades.at(-1)?.timeMs ?? 0) / DAY_MS) + 1) * DAY_MS;
-  const market = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2 };
-  await opened.ensureMarkets([{ ...market, feePrec: 4, minAmount: '0' }], fromMs);
+  await opened.ensureMarkets([marketOf('BTC_USDT')], fromMs);
   const stream = await opened.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   for (let at = 0; at < trades.length; at += BATCH_ROWS) {
     await opened.commit({ trades: trades.slice(at, at + BATCH_ROWS).map(rowOf) });
@@ -168,8 +163,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
   const server = await startTestPostgres();
   const coldDir = await makeTempDir();
   try {
-    const url = withDatabase(server.url, 'bench_cold');
-    await runSql(server.url, `CREATE DATABASE bench_cold TEMPLATE ${TEMPLATE}`);
+    const url = await copyDatabase(server.url, 'bench_cold');
     const archive = await fill(url, trades);
     const measured = await measure(url, archive, coldDir);
     await archive.stop();

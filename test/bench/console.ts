@@ -1,14 +1,12 @@
 import { dayHandlers } from '../../src/console/api/handlers/days.js';
 import { marketHandlers } from '../../src/console/api/handlers/markets.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { openStore, type Store } from '../../src/store/index.js';
+import type { Store } from '../../src/store/index.js';
 import {
-  quietStoreEvents,
+  copyDatabase,
+  openPlainStore,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
@@ -66,12 +64,8 @@ async function timeOf(work: () => Promise<number>): Promise<number> {
 /** @param options none */
 export async function run(): Promise<BenchReport> {
   const server = await startTestPostgres();
-  const url = withDatabase(server.url, 'bench_console');
-  await runSql(server.url, `CREATE DATABASE bench_console TEMPLATE ${TEMPLATE}`);
-  const store = await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom },
-    telemetry: quietStoreEvents(),
-  });
+  const url = await copyDatabase(server.url, 'bench_console');
+  const store = await openPlainStore(url);
   try {
     for (const sql of FILL) await runSql(url, sql);
     await runSql(url, 'VACUUM ANALYZE');

@@ -9,16 +9,15 @@ import { FORMATS, type Format, type Manifest } from '../../src/archive/export/ma
 import { Output } from '../../src/archive/export/output.js';
 import { openReading } from '../../src/archive/reading.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { openStore, type Store } from '../../src/store/index.js';
+import type { Store } from '../../src/store/index.js';
 import { copyRowsSql } from '../../src/store/reading/snapshot.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
-  quietStoreEvents,
+  openPlainStore,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
@@ -46,15 +45,10 @@ interface Archive {
 }
 
 async function makeArchive(server: string): Promise<Archive> {
-  const url = withDatabase(server, 'bench_export');
-  await runSql(server, `CREATE DATABASE bench_export TEMPLATE ${TEMPLATE}`);
-  const telemetry = quietStoreEvents();
-  const store = await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom, telemetry },
-  });
+  const url = await copyDatabase(server, 'bench_export');
+  const store = await openPlainStore(url);
   const span = { fromMs: Date.parse(`${DAY}T00:00:00Z`), toMs: Date.parse('2026-01-16T00:00:00Z') };
-  const market = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2 };
-  await store.ensureMarkets([{ ...market, feePrec: 4, minAmount: '0' }], span.fromMs);
+  await store.ensureMarkets([marketOf('BTC_USDT')], span.fromMs);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await store.makePartitionsAhead(span.fromMs);
   await runSql(url, MAKE_TRADES);

@@ -6,15 +6,13 @@ import { importRows } from '../../src/archive/import/import.js';
 import { ImportSource } from '../../src/archive/import/source.js';
 import { type DuckSession, literal, openDuck } from '../../src/archive/parquet/session.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { openStore } from '../../src/store/index.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
-  quietStoreEvents,
+  openPlainStore,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { type BenchReport, tableOf } from './report.js';
 
@@ -59,15 +57,10 @@ async function copies(duck: DuckSession, csv: string, folder: string) {
 async function importOnce(server: string, csv: string, folder: string): Promise<number> {
   const name = 'bench_import';
   await runSql(server, `DROP DATABASE IF EXISTS ${name}`);
-  await runSql(server, `CREATE DATABASE ${name} TEMPLATE ${TEMPLATE}`);
-  const databaseUrl = withDatabase(server, name);
-  const telemetry = quietStoreEvents();
-  const store = await openStore({
-    ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry },
-  });
+  const databaseUrl = await copyDatabase(server, name);
+  const store = await openPlainStore(databaseUrl);
   try {
-    const market = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2 };
-    await store.ensureMarkets([{ ...market, feePrec: 4, minAmount: '0' }], FROM_MS);
+    await store.ensureMarkets([marketOf('BTC_USDT')], FROM_MS);
     const { signal } = new AbortController();
     const nowMs = systemClock.wallMs();
     const nothing = () => undefined;

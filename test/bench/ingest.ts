@@ -8,11 +8,10 @@ import { openStore, type Store } from '../../src/store/index.js';
 import { TRADE } from '../../src/store/writer/series.js';
 import { allPlaces, tradeColumnSet } from '../../src/store/writer/trade-columns.js';
 import {
+  copyDatabase,
   quietStoreEvents,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import {
   BATCH_ROWS,
@@ -59,8 +58,7 @@ interface World {
 
 async function openWorld(server: string): Promise<World> {
   const name = 'bench_ingest';
-  await runSql(server, `CREATE DATABASE ${name} TEMPLATE ${TEMPLATE}`);
-  const url = withDatabase(server, name);
+  const url = await copyDatabase(server, name);
   const { span } = new ShapedTrades(PAGES);
   const store = await openIngest(url, span.toMs);
   const market = { stock: 'S', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 };

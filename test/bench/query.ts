@@ -5,15 +5,14 @@ import { openReading } from '../../src/archive/reading.js';
 import { rowMaker } from '../../src/archive/row-blocks.js';
 import { liveOn } from '../../src/archive/sealing/life.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { openStore, type Store } from '../../src/store/index.js';
+import type { Store } from '../../src/store/index.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
-  quietStoreEvents,
+  openPlainStore,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { askRows } from '../support/worlds/asking.js';
 import { type BenchReport, median, tableOf } from './report.js';
@@ -46,14 +45,9 @@ const MAKE_TRADES = `
 
 /** An archive of two days, of which the first is in cold files. */
 async function makeArchive(server: string, coldDir: string) {
-  const url = withDatabase(server, 'bench_query');
-  await runSql(server, `CREATE DATABASE bench_query TEMPLATE ${TEMPLATE}`);
-  const telemetry = quietStoreEvents();
-  const store = await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom, telemetry },
-  });
-  const market = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2 };
-  await store.ensureMarkets([{ ...market, feePrec: 4, minAmount: '0' }], SPAN.fromMs);
+  const url = await copyDatabase(server, 'bench_query');
+  const store = await openPlainStore(url);
+  await store.ensureMarkets([marketOf('BTC_USDT')], SPAN.fromMs);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await store.makePartitionsAhead(SPAN.fromMs);
   await runSql(url, MAKE_TRADES);

@@ -6,11 +6,10 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { COUNT_ROWS } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import {
   type ReplayServer as Side,
@@ -117,8 +116,7 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
   const dir = await makeTempDir();
   const sides: Side[] = [];
   try {
-    await runSql(postgres.url, `CREATE DATABASE bench TEMPLATE ${TEMPLATE}`);
-    const databaseUrl = withDatabase(postgres.url, 'bench');
+    const databaseUrl = await copyDatabase(postgres.url, 'bench');
     for (const sql of MAKE(messages, trades)) await runSql(databaseUrl, sql);
     const span = { fromMs: START_MS, toMs: START_MS + SPAN_MS };
     const ours = await startReplayServer({ kind: 'replay', databaseUrl, ...span });

@@ -1,14 +1,7 @@
 import { join } from 'node:path';
 import { DEPTH_GROUP_ROWS, ROW_GROUP_ROWS } from '../../src/archive/parquet/file.js';
-import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { openStore, type Store } from '../../src/store/index.js';
-import {
-  quietStoreEvents,
-  runSql,
-  TEMPLATE,
-  withDatabase,
-} from '../support/postgres/postgres-server.js';
+import type { Store } from '../../src/store/index.js';
+import { copyDatabase, openPlainStore, runSql } from '../support/postgres/postgres-server.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
 
 /** As the program's own files have them. */
@@ -87,12 +80,8 @@ function makeRowsSql(shape: Shape): string[] {
 
 /** Makes an archive whose streams are covered whole. */
 export async function makeArchive(server: string, dir: string, shape: Shape): Promise<MadeArchive> {
-  const url = withDatabase(server, shape.name);
-  await runSql(server, `CREATE DATABASE ${shape.name} TEMPLATE ${TEMPLATE}`);
-  const store = await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom },
-    ...{ telemetry: quietStoreEvents(), partitionsAhead: shape.days },
-  });
+  const url = await copyDatabase(server, shape.name);
+  const store = await openPlainStore(url, { partitionsAhead: shape.days });
   const covered = { fromMs: START_MS, toMs: START_MS + shape.days * DAY_MS };
   try {
     const markets = await prepare(store, shape, covered);
@@ -119,10 +108,7 @@ export async function archiveAll({
   fromMs,
   toMs,
 }: MadeArchive): Promise<ColdArchiveFile[]> {
-  const store = await openStore({
-    ...{ databaseUrl: url, clock: systemClock, random: systemRandom },
-    telemetry: quietStoreEvents(),
-  });
+  const store = await openPlainStore(url);
   const files: ColdArchiveFile[] = [];
   try {
     for (const kind of kinds) {

@@ -7,12 +7,11 @@ import { openStore, type Store } from '../../src/store/index.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 import { NOON_S, ticker } from '../support/postgres/postgres-rows.js';
 import {
+  copyDatabase,
   makeTempDir,
   quietStoreEvents,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { BTC } from '../support/worlds/store-world.js';
 import { type BenchReport, median, tableOf } from './report.js';
@@ -92,8 +91,7 @@ interface Round {
 
 async function measure(server: string, round: number): Promise<Round> {
   const name = `bench_spool_${round}`;
-  await runSql(server, `CREATE DATABASE ${name} TEMPLATE ${TEMPLATE}`);
-  const url = withDatabase(server, name);
+  const url = await copyDatabase(server, name);
   const folder = await makeTempDir();
   const proxy = new PostgresProxy(url);
   const clear = async () => {

@@ -8,15 +8,13 @@ import { liveOn } from '../../src/archive/sealing/life.js';
 import { ColdEndpoint } from '../../src/archive/serve/endpoint.js';
 import { SERVE_USER } from '../../src/archive/serve/login.js';
 import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
-import { openStore, type Store } from '../../src/store/index.js';
+import type { Store } from '../../src/store/index.js';
 import {
+  copyDatabase,
   makeTempDir,
-  quietStoreEvents,
+  openPlainStore,
   runSql,
   startTestPostgres,
-  TEMPLATE,
-  withDatabase,
 } from '../support/postgres/postgres-server.js';
 import { type BenchReport, median, tableOf } from './report.js';
 
@@ -204,17 +202,8 @@ export async function run(options: readonly string[]): Promise<BenchReport> {
   const server = await startTestPostgres();
   const dir = await makeTempDir();
   const coldDir = join(dir, 'cold');
-  const url = withDatabase(server.url, 'bench_sql');
-  await runSql(server.url, `CREATE DATABASE bench_sql TEMPLATE ${TEMPLATE}`);
-  const store = await openStore({
-    ...{
-      databaseUrl: url,
-      clock: systemClock,
-      random: systemRandom,
-      telemetry: quietStoreEvents(),
-    },
-    statementTimeoutMs: 600_000,
-  });
+  const url = await copyDatabase(server.url, 'bench_sql');
+  const store = await openPlainStore(url, { statementTimeoutMs: 600_000 });
   const endpoint = await ColdEndpoint.start({
     ...{
       host: '127.0.0.1',

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import type { QualityReport } from '../../src/archive/report/quality.js';
 import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
-import { trade } from '../support/postgres/postgres-rows.js';
+import { marketOf, trade } from '../support/postgres/postgres-rows.js';
 import { runCommand } from '../support/programs/commands.js';
 import { Program, startSandbox } from '../support/programs/program.js';
 import { makeFolder } from '../support/worlds/export-world.js';
@@ -21,15 +21,7 @@ const ODD = `<b>O'DD|"&</b>_USDT`;
 async function makeArchive() {
   const nowMs = FIRST_MS + 3 * DAY_MS;
   const { store, url } = await openTestStore({ exchangeNowMs: () => nowMs });
-  await store.ensureMarkets(
-    [
-      {
-        ...{ name: ODD, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-        minAmount: '0',
-      },
-    ],
-    FIRST_MS,
-  );
+  await store.ensureMarkets([marketOf(ODD, { stock: 'A', money: 'USDT' })], FIRST_MS);
   await store.claimArchive({
     ...{ name: 'odd <exchange>', baseUrl: 'http://127.0.0.1:1', isSandbox: true },
     ...{ identity: 'seed 1', dialect: 'contract' },

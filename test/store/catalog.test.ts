@@ -3,7 +3,13 @@ import test from 'node:test';
 import { selectGaps } from '../../src/console/api/selection.js';
 import type { StreamKind } from '../../src/model/series.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, setCollectFrom, trade } from '../support/postgres/postgres-rows.js';
+import {
+  claim,
+  marketOf,
+  NOON_S,
+  setCollectFrom,
+  trade,
+} from '../support/postgres/postgres-rows.js';
 
 const SANDBOX = {
   name: 'sandbox',
@@ -12,11 +18,6 @@ const SANDBOX = {
   identity: 'seed 1',
   dialect: 'contract',
 };
-const market = (name: string, values: object = {}) => ({
-  ...{ name, stock: name.split('_')[0] ?? '', money: 'USDT' },
-  ...{ stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' },
-  ...values,
-});
 
 test('an archive belongs to one exchange', async () => {
   const { store } = await openTestStore();
@@ -57,7 +58,7 @@ test('of a long list only what is wanted and has room is taken in', async () => 
       .map(({ name }) => name)
       .join('');
   const list = async (listed: string, wanted: readonly string[], isComplete = true) => {
-    const markets = [...listed].map((name) => market(name));
+    const markets = [...listed].map((name) => marketOf(name));
     const changes = await store.ensureMarkets(markets, NOON_S * 1_000, {
       ...{ isComplete, take: { wanted, max: 3 } },
     });
@@ -76,18 +77,18 @@ test('of a long list only what is wanted and has room is taken in', async () => 
 test('markets come, change and go, and their past terms are kept', async () => {
   const { store, url } = await openTestStore();
   const at = (hour: number) => NOON_S * 1_000 + hour * 3_600_000;
-  const first = await store.ensureMarkets([market('B_USDT'), market('A_USDT')], at(0));
+  const first = await store.ensureMarkets([marketOf('B_USDT'), marketOf('A_USDT')], at(0));
   assert.deepEqual(first.added, ['A_USDT', 'B_USDT']);
   assert.deepEqual([...first.ids.values()].sort(), [1, 2]);
-  const same = [market('A_USDT', { minAmount: '0.00100' }), market('B_USDT')];
+  const same = [marketOf('A_USDT', { minAmount: '0.00100' }), marketOf('B_USDT')];
   const second = await store.ensureMarkets(same, at(1));
   assert.deepEqual([second.added, second.removed, second.changed], [[], [], []]);
   assert.deepEqual(second.ids, first.ids);
-  const third = await store.ensureMarkets([market('A_USDT', { moneyPrec: 4 })], at(2));
+  const third = await store.ensureMarkets([marketOf('A_USDT', { moneyPrec: 4 })], at(2));
   assert.deepEqual([third.added, third.removed, third.changed], [[], ['B_USDT'], ['A_USDT']]);
-  const after = await store.ensureMarkets([market('A_USDT', { moneyPrec: 4 })], at(2));
+  const after = await store.ensureMarkets([marketOf('A_USDT', { moneyPrec: 4 })], at(2));
   assert.deepEqual([third.delisted, after.removed, after.delisted], [['B_USDT'], [], ['B_USDT']]);
-  const fourth = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(3));
+  const fourth = await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT')], at(3));
   assert.deepEqual([fourth.added, fourth.changed], [['B_USDT'], ['A_USDT']]);
   assert.equal(fourth.ids.get('B_USDT'), first.ids.get('B_USDT'));
   const history = await runSql<{ quote_prec: number; hours: string }>(
@@ -103,15 +104,15 @@ test('markets come, change and go, and their past terms are kept', async () => {
 
 test('an incomplete list delists nothing and keeps every id', async () => {
   const { store } = await openTestStore();
-  const first = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
-  const second = await store.ensureMarkets([market('A_USDT')], 1_000, { isComplete: false });
+  const first = await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT')], 0);
+  const second = await store.ensureMarkets([marketOf('A_USDT')], 1_000, { isComplete: false });
   assert.deepEqual([second.added, second.removed], [[], []]);
   assert.deepEqual(second.ids, first.ids);
 });
 
 test('a stream is made once, even by a race', async () => {
   const { store } = await openTestStore();
-  await store.ensureMarkets([market('A_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   const key = { kind: 'candles', marketId: 1, variant: 60, collectFromMs: 5_000 } as const;
   const made = await Promise.all(Array.from({ length: 8 }, () => store.ensureStream(key)));
   assert.equal(new Set(made.map(({ streamId }) => streamId)).size, 1);
@@ -122,7 +123,7 @@ test('a stream is made once, even by a race', async () => {
 
 test('gaps are what is expected and not covered, and what became of them is remembered', async () => {
   const { store } = await openTestStore();
-  await store.ensureMarkets([market('A_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   const ms = (s: number) => (NOON_S + s) * 1_000;
   assert.deepEqual(await store.gaps(stream, ms(50)), []);
@@ -186,7 +187,7 @@ test('gaps are what is expected and not covered, and what became of them is reme
 
 test('a candle that is not closed yet is no gap, also where no candle was had', async () => {
   const { store, url } = await openTestStore();
-  await store.ensureMarkets([market('A_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   const hourMs = Math.floor((NOON_S * 1000) / 3_600_000) * 3_600_000;
   const key = { kind: 'candles', marketId: 1, variant: 3600, collectFromMs: hourMs } as const;
   await store.ensureStream(key);
@@ -222,7 +223,7 @@ test('a candle that is not closed yet is no gap, also where no candle was had', 
 
 test('a stream that never got anything has one gap that grows, once it is known where it begins', async () => {
   const { store } = await openTestStore();
-  await store.ensureMarkets([market('A_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   const ms = (s: number) => (NOON_S + s) * 1_000;
   const key = { kind: 'depth', marketId: 1, variant: 0 } as const;
   const stream = await store.ensureStream({ ...key, collectFromMs: ms(10) });
@@ -258,7 +259,7 @@ test('a stream that never got anything has one gap that grows, once it is known 
 test('of a delisted market nothing is expected from when it was missing from the list, until it is back', async () => {
   const { store, url } = await openTestStore();
   const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
-  const { ids } = await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(0));
+  const { ids } = await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT')], at(0));
   const marketId = ids.get('B_USDT') ?? 0;
   const key = { kind: 'trades', variant: 0 } as const;
   const stream = await store.ensureStream({ ...key, marketId, collectFromMs: at(0) });
@@ -278,11 +279,11 @@ test('of a delisted market nothing is expected from when it was missing from the
   await store.commit({
     claims: [{ stream: other, span: { fromMs: at(0), toMs: at(60) }, evidence: {} }],
   });
-  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(5));
+  await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT')], at(5));
   assert.deepEqual((await missing(at(6)))[0], [6]);
-  await store.ensureMarkets([market('A_USDT')], at(7));
+  await store.ensureMarkets([marketOf('A_USDT')], at(7));
   assert.deepEqual(await missing(at(50)), [[7], 7]);
-  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], at(40));
+  await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT')], at(40));
   const [gaps, expected] = await missing(at(50));
   // What had been given up is a memory of its own, next to what is expected since.
   assert.deepEqual(gaps, [50, 7]);
@@ -292,8 +293,8 @@ test('of a delisted market nothing is expected from when it was missing from the
 test('what is missing of a delisted market is given up with its reason, and taken up when it is back', async () => {
   const { store } = await openTestStore();
   const at = (minute: number) => NOON_S * 1_000 + minute * 60_000;
-  const A = market('A_USDT');
-  const { ids } = await store.ensureMarkets([A, market('B_USDT')], at(0));
+  const A = marketOf('A_USDT');
+  const { ids } = await store.ensureMarkets([A, marketOf('B_USDT')], at(0));
   const marketId = ids.get('B_USDT') ?? 0;
   const key = { variant: 0, marketId, collectFromMs: at(0) };
   const trades = await store.ensureStream({ ...key, kind: 'trades' });
@@ -318,7 +319,7 @@ test('what is missing of a delisted market is given up with its reason, and take
       )
       .sort();
   };
-  await store.ensureMarkets([A, market('B_USDT')], at(5));
+  await store.ensureMarkets([A, marketOf('B_USDT')], at(5));
   const left = await store.ensureMarkets([A], at(7));
   assert.deepEqual(left.givenUp.map(({ kind }) => kind).sort(), [
     ...['candles', 'depth', 'tickers', 'trades', 'trades'],
@@ -338,7 +339,7 @@ test('what is missing of a delisted market is given up with its reason, and take
   const again = await store.ensureMarkets([A], at(20));
   assert.deepEqual(again.givenUp, [], 'they were known');
   assert.deepEqual(await gaps(at(50)), givenUp);
-  await store.ensureMarkets([A, market('B_USDT', { moneyPrec: 3 })], at(40));
+  await store.ensureMarkets([A, marketOf('B_USDT', { moneyPrec: 3 })], at(40));
   assert.deepEqual(await gaps(at(50)), [
     'candles 3 6 open not collected',
     'candles 6 50 open not collected',
@@ -365,7 +366,7 @@ test('what is missing of a delisted market is given up with its reason, and take
 test('a market that leaves twice before anything of it is covered was away twice', async () => {
   const { store, url } = await openTestStore();
   const at = (second: number) => (NOON_S + second) * 1000;
-  const [A, B] = [market('A_USDT'), market('B_USDT')];
+  const [A, B] = [marketOf('A_USDT'), marketOf('B_USDT')];
   const { ids } = await store.ensureMarkets([A, B], at(0));
   const marketId = ids.get('B_USDT') ?? 0;
   await store.ensureStream({ kind: 'states', variant: 60, marketId, collectFromMs: at(0) });
@@ -402,8 +403,8 @@ test('a market that leaves twice before anything of it is covered was away twice
 test('more gaps of a delisted market than are given up at once are given up by the next lists', async () => {
   const { store } = await openTestStore();
   const at = (second: number) => (NOON_S + second) * 1000;
-  const A = market('A_USDT');
-  const { ids } = await store.ensureMarkets([A, market('B_USDT')], at(0));
+  const A = marketOf('A_USDT');
+  const { ids } = await store.ensureMarkets([A, marketOf('B_USDT')], at(0));
   const marketId = ids.get('B_USDT') ?? 0;
   const key = { variant: 0, marketId, collectFromMs: at(0) };
   const stream = await store.ensureStream({ ...key, kind: 'trades' });
@@ -427,7 +428,7 @@ test('more gaps of a delisted market than are given up at once are given up by t
 
 test('sessions that a crash left open end at their last message, or where what they proved ends', async () => {
   const { store, url } = await openTestStore();
-  await store.ensureMarkets([market('A_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   const stream = await store.ensureStream({ kind: 'states', marketId: 1, variant: 60 });
   const closed = await store.openSession(stream, 1_000);
   await store.closeSession(closed, { atMs: 2_000, code: 1000, reason: 'done' });
@@ -458,7 +459,7 @@ test('sessions that a crash left open end at their last message, or where what t
 
 test('tries at an unknown start of history are counted until one leads further, or it is known', async () => {
   const { store } = await openTestStore();
-  await store.ensureMarkets([market('A_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   const { streamId } = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   const ms = (s: number) => (NOON_S + s) * 1_000;
   const failed = (s: number) => {

@@ -3,6 +3,7 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { systemRandom } from '../../src/kernel/random.js';
 import { Database } from '../../src/store/database.js';
+import { gate } from '../support/gate.js';
 import {
   openTestStore,
   quietStoreEvents,
@@ -179,10 +180,7 @@ test('a transaction that could not be serialized runs again from its start', asy
   });
   t.after(() => database.close());
   let read = 0;
-  let open: () => void = () => undefined;
-  const bothHaveRead = new Promise<void>((resolve) => {
-    open = resolve;
-  });
+  const { opened: bothHaveRead, open } = gate();
   const add = () =>
     database.transaction(async (runner) => {
       const [row] = await runner.rows<{ n: number }>('SELECT count(*)::int AS n FROM tally');

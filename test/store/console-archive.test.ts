@@ -3,6 +3,7 @@ import test, { type TestContext } from 'node:test';
 import { ENDPOINTS } from '../../src/console/api/endpoints.js';
 import { archiveHandlers } from '../../src/console/api/handlers/archive.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import {
   ALL_AT_ONCE,
   DAY_MS,
@@ -52,15 +53,7 @@ test('refuses kinds of partitions that there are not', async (t) => {
 test('shows refused data as it came, with its counts', async () => {
   const { store, url } = await openTestStore();
   const html = '<img src=x onerror="alert(1)">';
-  await store.ensureMarkets(
-    [
-      {
-        ...{ name: html, stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-        minAmount: '1',
-      },
-    ],
-    0,
-  );
+  await store.ensureMarkets([marketOf(html, { stock: 'A', money: 'B' })], 0);
   await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await runSql(
     url,

@@ -5,6 +5,7 @@ import { isoMs } from '../../src/kernel/timestamp.js';
 import { countedPieces, dayCondition, sumBySteps } from '../../src/model/day-conditions.js';
 import type { Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import fc from '../support/properties.js';
 import { worlds } from '../support/seeds.js';
 
@@ -65,8 +66,7 @@ let url: string;
 
 before(async () => {
   ({ store, url } = await openTestStore({}, 'file'));
-  const name = { name: 'A_USDT', stock: 'A', money: 'USDT', minAmount: '0' };
-  await store.ensureMarkets([{ ...name, stockPrec: 8, moneyPrec: 2, feePrec: 4 }], 0);
+  await store.ensureMarkets([marketOf('A_USDT')], 0);
   for (const [kind, variant] of STREAMS) await store.ensureStream({ kind, marketId: 1, variant });
 });
 

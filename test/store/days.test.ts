@@ -8,7 +8,7 @@ import { isoMs } from '../../src/kernel/timestamp.js';
 import type { StreamRef } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { trade } from '../support/postgres/postgres-rows.js';
+import { marketOf, trade } from '../support/postgres/postgres-rows.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
 import { makeFolder } from '../support/worlds/export-world.js';
 
@@ -26,11 +26,6 @@ const ODD = `O'DD <b>_USDT`;
 
 let store: Store;
 let url: string;
-
-const market = (name: string) => ({
-  ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-});
 
 async function cover(stream: StreamRef, fromMs: number, toMs: number): Promise<void> {
   await store.commit({ claims: [{ stream, span: { fromMs, toMs }, evidence: {} }] });
@@ -50,7 +45,7 @@ before(async () => {
     { exchangeNowMs: () => NOW_MS, commitLatencyMs: 0 },
     'file',
   ));
-  await store.ensureMarkets([market('A_USDT'), market('B_USDT'), market(ODD)], FIRST_MS);
+  await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT'), marketOf(ODD)], FIRST_MS);
   const trades = await stream(1, 'trades', dayMs(0));
   const candles = await stream(1, 'candles', dayMs(2), 60);
   const rows = [0, 1, 2].map((day) =>
@@ -235,7 +230,7 @@ describe('days of an archive', () => {
   });
 
   test('a candle that has not ended is not missing', async () => {
-    await store.ensureMarkets([market('YOUNG_USDT')], NOW_MS);
+    await store.ensureMarkets([marketOf('YOUNG_USDT')], NOW_MS);
     await stream(4, 'candles', dayMs(7), 86_400);
     const { markets } = marketHandlers(deps);
     const asked = { search: 'young', sort: 'worst', limit: 10, offset: 0 } as const;

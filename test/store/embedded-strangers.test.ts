@@ -7,6 +7,7 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { readPostmaster } from '../../src/store/embedded/server.js';
 import { findEmbeddedPostgres, startEmbeddedPostgres } from '../../src/store/index.js';
+import { gate } from '../support/gate.js';
 import {
   makeTempDir,
   openSql,
@@ -20,10 +21,7 @@ import {
 const START_MS = 5_000;
 
 async function start(t: TestContext, dataDir: string, phases: string[] = []) {
-  let onReady: () => void = () => undefined;
-  const again = new Promise<void>((resolve) => {
-    onReady = resolve;
-  });
+  const { opened: again, open: onReady } = gate();
   const server = await startEmbeddedPostgres({
     ...{ dataDir, clock: systemClock, startTimeoutMs: START_MS },
     telemetry: quietStoreEvents({

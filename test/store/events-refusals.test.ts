@@ -6,6 +6,7 @@ import { seededRandom } from '../../src/kernel/random.js';
 import { StoreError } from '../../src/store/index.js';
 import { runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
+import { marketOf } from '../support/postgres/postgres-rows.js';
 import { EVENT_SPAN, type EventWorld, makeEventWorld } from '../support/worlds/event-world.js';
 
 const SPAN_MS = EVENT_SPAN.to.getTime() - EVENT_SPAN.from.getTime();
@@ -317,8 +318,7 @@ test('no book is known within a gap, nor once a market has left; after a stop it
   assert.deepEqual(await agesOf('AAA_USD', afterEnd(120)), [120, 120], 'newer is lag');
 
   assert.deepEqual(await agesOf('CCC_USD', afterEnd(30)), [30, 30]);
-  const terms = { stock: 'X', money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
-  const left = ['AAA_USD', 'BBB_USD'].map((name) => ({ name, ...terms, minAmount: '0' }));
+  const left = ['AAA_USD', 'BBB_USD'].map((name) => marketOf(name, { stock: 'X', moneyPrec: 8 }));
   await store.ensureMarkets(left, endMs + 60_000);
   assert.deepEqual(await agesOf('CCC_USD', afterEnd(-1)), [0, 0]);
   for (const seconds of [0, 30, 60, 86_400]) {

@@ -9,7 +9,7 @@ import { systemClock } from '../../src/kernel/clock.js';
 import { seededRandom } from '../../src/kernel/random.js';
 import { migrate, startEmbeddedPostgres } from '../../src/store/index.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { trade } from '../support/postgres/postgres-rows.js';
+import { marketOf, trade } from '../support/postgres/postgres-rows.js';
 import { makeTempDir, quietStoreEvents } from '../support/postgres/postgres-server.js';
 import { archiveDay } from '../support/worlds/cold-world.js';
 import {
@@ -127,10 +127,7 @@ const MANY = 31;
 test('a day of more markets than files are open at once comes in the same order', async (t) => {
   const { store, url } = await openTestStore();
   const name = (at: number) => `M${String((at * 7) % MANY).padStart(2, '0')}_USD`;
-  const terms = { money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4, minAmount: '0' };
-  const markets = Array.from({ length: MANY }, (_, at) => ({
-    ...{ name: name(at), stock: name(at).slice(0, 3), ...terms },
-  }));
+  const markets = Array.from({ length: MANY }, (_, at) => marketOf(name(at)));
   const { ids } = await store.ensureMarkets(markets, EVENT_START_MS);
   const random = seededRandom(SEED);
   const startS = EVENT_START_MS / 1000;
@@ -176,8 +173,7 @@ const AFTERNOON = 12_000;
 
 test('the first event of a large day waits for few of its rows, and none is lost or told twice behind it', async (t) => {
   const { store, url } = await openTestStore();
-  const terms = { money: 'USD', stockPrec: 8, moneyPrec: 8, feePrec: 4, minAmount: '0' };
-  const markets = ['AAA', 'BBB'].map((stock) => ({ name: `${stock}_USD`, stock, ...terms }));
+  const markets = ['AAA_USD', 'BBB_USD'].map((name) => marketOf(name));
   const { ids } = await store.ensureMarkets(markets, EVENT_START_MS);
   const dayMs = Math.floor(EVENT_START_MS / EVENT_DAY_MS) * EVENT_DAY_MS;
   const span = { fromMs: dayMs, toMs: dayMs + EVENT_DAY_MS };

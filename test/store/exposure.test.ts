@@ -7,6 +7,7 @@ import { openTestStore, runSql } from '../support/postgres/postgres.js';
 import {
   claim,
   exposeTrades,
+  marketOf,
   miscountedDays,
   NOON_S,
   trade,
@@ -14,11 +15,7 @@ import {
 
 /** Rows that never were trades leave the archive together with what claims them; ids that begin anew. */
 
-const market = (name: string) => ({
-  ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-});
-const MARKETS = ['A_USDT', 'B_USDT', 'C_USDT'].map(market);
+const MARKETS = ['A_USDT', 'B_USDT', 'C_USDT'].map((name) => marketOf(name));
 const ms = (s: number) => (NOON_S + s) * 1_000;
 
 let store: Store;
@@ -90,7 +87,7 @@ test('a row that never was a trade goes to quarantine, with all coverage around 
 
 test('many rows are exposed in one transaction, and no other row with them', async () => {
   const D = { marketId: 4 };
-  await store.ensureMarkets([...MARKETS, market('D_USDT')], 0);
+  await store.ensureMarkets([...MARKETS, marketOf('D_USDT')], 0);
   const stream = await store.ensureStream({ kind: 'trades', variant: 0, ...D });
   const rows = Array.from({ length: 1000 }, (_, s) => ({ ...timed(s + 1, s), ...D }));
   const wrong = rows.map((row) => ({ ...row, tid: row.tid + 1_000_000 }));

@@ -8,12 +8,9 @@ import { findUnsettled, type GapFilter, type Store } from '../../src/store/index
 import { FakeClock } from '../support/fake-clock.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, rememberedGaps, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S, setCollectFrom } from '../support/postgres/postgres-rows.js';
 
-const market = {
-  ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-};
+const market = marketOf('A_USDT');
 const ms = (s: number) => (NOON_S + s) * 1_000;
 const all = { limit: 100 };
 
@@ -60,7 +57,7 @@ test('a person who follows a daemon that does nothing of it is not left to guess
   }
   ending.abort();
   assert.equal(await end, 'stopped');
-  const hints = said.filter((text) => text.startsWith('Nothing has changed for a minute: '));
+  const hints = said.filter((text) => text.startsWith('No change for a minute. '));
   assert.equal(hints.length, 1, said.join());
 });
 
@@ -347,42 +344,6 @@ test('what was given up is filled once coverage holds it all the same', async ()
       [{ fromS: 50, toS: 90 }, 'unfillable'],
       [{ fromS: 10, toS: 40 }, 'filled'],
     ],
-  );
-});
-
-test('what was given up page by page is one gap under one id, also when it is asked for anew', async () => {
-  const { store, stream } = await openWithGap();
-  const givenUp = { state: 'unfillable', reason: 'beyond history', nextAttemptAtMs: null } as const;
-  const record = (fromS: number, toS: number) =>
-    store.recordGap({ stream, span: spanOf(fromS, toS), atMs: ms(100), ...givenUp });
-  await store.want(stream, spanOf(-90, 0));
-  await record(-30, 0);
-  const [first] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
-  for (const fromS of [-60, -90]) await record(fromS, fromS + 30);
-  // A restart begins its pages elsewhere.
-  for (const fromS of [-25, -55, -85]) await record(fromS, fromS + 25);
-  const gaps = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
-  assert.deepEqual(
-    gaps.map((gap) => [gap.gapId, inSeconds(gap), gap.isBeforeHistory]),
-    [[first?.gapId, { fromS: -90, toS: 0 }, true]],
-  );
-  // Nor does a person who asks for it once more, page by page, change its id.
-  assert.equal(await store.retryGaps({ ...all, states: ['unfillable'] }, ms(100), true), 1);
-  for (const fromS of [-35, -70, -90]) {
-    const span = spanOf(fromS, Math.min(0, fromS + 35));
-    await store.recordGap({ stream, span, atMs: ms(100), ...givenUp, isAttempt: true });
-  }
-  const [again] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
-  assert.deepEqual(
-    [again?.gapId, again && inSeconds(again), again?.attempts],
-    [first?.gapId, { fromS: -90, toS: 0 }, 1],
-  );
-  // Above the oldest covered time the same reason is a loss.
-  await record(10, 90);
-  const [lost] = await store.listGaps({ ...all, states: ['unfillable'] }, ms(100));
-  assert.deepEqual(
-    [lost && inSeconds(lost), lost?.isBeforeHistory],
-    [{ fromS: 10, toS: 90 }, false],
   );
 });
 

@@ -5,16 +5,12 @@ import type { StreamRef } from '../../src/model/batch.js';
 import type { Gap, GapFilter, Store } from '../../src/store/index.js';
 import { inSeconds, type ModelGap, ModelStream, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S } from '../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S } from '../support/postgres/postgres-rows.js';
 import fc from '../support/properties.js';
 import { worlds } from '../support/seeds.js';
 
 const END_S = 80;
 const REASONS = ['head moved', 'exchange failed', 'walk stalled', 'beyond history'] as const;
-const market = (name: string) => ({
-  ...{ name, stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-});
 const ms = (s: number) => (NOON_S + s) * 1_000;
 
 const stretch = fc
@@ -96,7 +92,7 @@ let streams: StreamRef[];
 
 before(async () => {
   ({ store, url } = await openTestStore({ commitLatencyMs: 0 }, 'file'));
-  await store.ensureMarkets([market('A_USDT'), market('B_USDT')], 0);
+  await store.ensureMarkets([marketOf('A_USDT'), marketOf('B_USDT')], 0);
   streams = [
     await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 }),
     await store.ensureStream({ kind: 'candles', marketId: 1, variant: 60 }),

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connectFailure } from '../../src/store/address.js';
+import { gate } from '../support/gate.js';
 import {
   makeDatabase,
   openTestStore,
@@ -57,10 +58,7 @@ for (const [name, { sqlstate, said, breaks, heals, of }] of Object.entries(REFUS
     const change = (sql: string) => runSql(adminUrl, sql.replaceAll('$', changed));
     const failures: { code: string; message: string; willRetry: boolean }[] = [];
     const states: boolean[] = [];
-    let refused: () => void = () => undefined;
-    const isRefused = new Promise<void>((resolve) => {
-      refused = resolve;
-    });
+    const { opened: isRefused, open: refused } = gate();
     const telemetry = quietStoreEvents({
       commitFailed: (failure) => {
         failures.push(failure);

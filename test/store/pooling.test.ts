@@ -6,14 +6,12 @@ import { rm, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import test, { type TestContext } from 'node:test';
-import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
 import { freePort } from '../../src/store/embedded/server.js';
-import { migrate, openStore } from '../../src/store/index.js';
+import { migrate } from '../../src/store/index.js';
 import { makeDatabase, openTestStore, quietStoreEvents } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 import { trade } from '../support/postgres/postgres-rows.js';
-import { makeTempDir } from '../support/postgres/postgres-server.js';
+import { makeTempDir, openPlainStore } from '../support/postgres/postgres-server.js';
 import { type Pick, TransactionPooler } from '../support/postgres/transaction-pooler.js';
 
 /** Poolers between the store and its server: those that keep a session, and those that do not. */
@@ -23,11 +21,7 @@ const REFUSED = {
   message:
     /transaction or statement mode .*connect to Postgres directly, or to a pool in session mode/,
 };
-const open = (databaseUrl: string) =>
-  openStore({
-    ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
-    statementTimeoutMs: 5_000,
-  });
+const open = (databaseUrl: string) => openPlainStore(databaseUrl, { statementTimeoutMs: 5_000 });
 
 const POOLS: readonly (readonly [size: number, pick: Pick])[] = [
   [1, 'newest'],

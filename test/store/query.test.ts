@@ -221,7 +221,7 @@ test('the asker may leave rows out, and is told of what is not there', async (t)
   assert.deepEqual(both.notes, unknown.notes, 'it is said once');
   const asked = `FROM candles('BTC_USD', '1 day', '2026-01-14', '2026-01-17')`;
   for (const selection of [{ markets: ['BTC_USD'] }, { fromMs: span.fromMs }, { toMs: 5 }]) {
-    const message = /candles\(…\) takes its market and its span as arguments/;
+    const message = /candles\(…\) takes its market and its time range as arguments/;
     await assert.rejects(ask(place, asked, { selection }), { code: 'usage', message });
   }
   const { rows } = await ask(place, `WITH trades AS (FROM trades WHERE side = 'buy') ${asked}`);

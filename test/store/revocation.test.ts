@@ -5,15 +5,19 @@ import type { KlineRow, StreamRef } from '../../src/model/batch.js';
 import type { Store } from '../../src/store/index.js';
 import { inSeconds, spanOf } from '../support/models/model-ledger.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { claim, miscountedDays, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
+import {
+  claim,
+  marketOf,
+  miscountedDays,
+  NOON_S,
+  revoke,
+  trade,
+} from '../support/postgres/postgres-rows.js';
 import fc from '../support/properties.js';
 import { worlds } from '../support/seeds.js';
 
 const END_S = 90;
-const market = {
-  ...{ name: 'A_USDT', stock: 'A', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-};
+const market = marketOf('A_USDT');
 const ms = (s: number) => (NOON_S + s) * 1_000;
 const doubt = { reason: 'suspect', note: 'volume differs', atMs: ms(END_S) } as const;
 

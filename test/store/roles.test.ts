@@ -7,6 +7,7 @@ import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgre
 import { loginAs } from '../support/postgres/postgres-logins.js';
 import {
   claim,
+  marketOf,
   miscountedDays,
   NOON_S,
   revoke,
@@ -16,10 +17,7 @@ import {
 } from '../support/postgres/postgres-rows.js';
 
 const REFUSED = { code: '42501' };
-const BTC = {
-  ...{ name: 'BTC_USD', stock: 'BTC', money: 'USD', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-};
+const BTC = marketOf('BTC_USD');
 const HOUR_S = 3600;
 
 test('every table, function and type of the archive has a decision on its rights', async () => {

@@ -1,8 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import pg from 'pg';
-import { systemClock } from '../../src/kernel/clock.js';
-import { systemRandom } from '../../src/kernel/random.js';
 import {
   SERIES,
   SERIES_TABLES,
@@ -10,7 +8,7 @@ import {
   seriesOf,
   streamsOf,
 } from '../../src/model/series.js';
-import { migrate, openStore } from '../../src/store/index.js';
+import { migrate } from '../../src/store/index.js';
 import {
   makeDatabase,
   openTestStore,
@@ -19,13 +17,10 @@ import {
   withDatabase,
 } from '../support/postgres/postgres.js';
 import { NOON_S, trade } from '../support/postgres/postgres-rows.js';
+import { openPlainStore } from '../support/postgres/postgres-server.js';
 
 const DAY_MS = 86_400_000;
-const open = (databaseUrl: string) =>
-  openStore({
-    ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
-    connectTimeoutMs: 2_000,
-  });
+const open = (databaseUrl: string) => openPlainStore(databaseUrl, { connectTimeoutMs: 2_000 });
 
 test('twenty programs migrate at once: one does the work, all succeed', async () => {
   const url = await makeDatabase('empty');

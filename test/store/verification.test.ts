@@ -9,12 +9,8 @@ import type { Store } from '../../src/store/index.js';
 import { FakeClock } from '../support/fake-clock.js';
 import { noTelemetry } from '../support/no-telemetry.js';
 import { openTestStore, runSql } from '../support/postgres/postgres.js';
-import { claim, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S, revoke, trade } from '../support/postgres/postgres-rows.js';
 
-const BTC = {
-  ...{ name: 'BTC_USDT', stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4 },
-  minAmount: '0.001',
-};
 const HOURS = 2;
 const SEED = 20_260_115;
 
@@ -67,7 +63,7 @@ class World {
   /** An archive that has collected everything. */
   static async open(): Promise<World> {
     const { store, url } = await openTestStore();
-    await store.ensureMarkets([BTC], NOON_S * 1000);
+    await store.ensureMarkets([marketOf('BTC_USDT')], NOON_S * 1000);
     const collectFromMs = NOON_S * 1000;
     const streams: StreamRef[] = [];
     for (const [kind, variant] of [
@@ -149,38 +145,6 @@ class World {
     this.nowMs += 3_600_000;
   }
 }
-
-test('what was collected truly matches as a whole, in one row per interval', async () => {
-  const world = await World.open();
-  await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match']);
-  assert.deepEqual(await world.outcomes(3600), ['match']);
-  assert.deepEqual(await world.refetch(), []);
-});
-
-test('a lost trade is missed, fetched again with its candle, and then all matches', async () => {
-  const world = await World.open();
-  await runSql(world.url, 'DELETE FROM trade WHERE tid = 7');
-  await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match', 'mismatch', 'match']);
-  const [found] = await world.store.checks.mismatches({ marketId: 1 }, 1);
-  assert.equal(found?.tries, found?.intervalS === 60 ? 1 : 0);
-  assert.deepEqual(
-    await world.refetch(),
-    ['candles 60', 'trades 0'],
-    'the hour waits for the minute',
-  );
-  world.wait();
-  await world.settle();
-  assert.deepEqual(await world.outcomes(60), ['match']);
-  assert.deepEqual(await world.outcomes(3600), ['match']);
-  assert.deepEqual(await world.refetch(), []);
-  const notes = await runSql<{ note: string; state: string }>(
-    world.url,
-    "SELECT note, state FROM gap WHERE note LIKE 'it adds up after 1 refetches%'",
-  );
-  assert.equal(notes[0]?.state, 'filled');
-});
 
 test('a trade that was altered by hand stays a mismatch after three refetches, and no more', async () => {
   const world = await World.open();

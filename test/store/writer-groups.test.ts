@@ -3,6 +3,7 @@ import test from 'node:test';
 import type { StreamRef } from '../../src/model/batch.js';
 import { Connection } from '../../src/store/connection.js';
 import { Partitions } from '../../src/store/schema/partitions.js';
+import { gate } from '../support/gate.js';
 import { openTestStore, quietStoreEvents, runSql } from '../support/postgres/postgres.js';
 import { ALWAYS, claim, NOON_S, ticker, trade } from '../support/postgres/postgres-rows.js';
 import { BTC } from '../support/worlds/store-world.js';
@@ -280,10 +281,7 @@ test('a page of one trade a day keeps no other batch waiting, and makes only its
 
 test('a store that is stopped does not wait for the partitions of a sparse page', async () => {
   let madeCount = 0;
-  let begin: () => void = () => undefined;
-  const begun = new Promise<void>((resolve) => {
-    begin = resolve;
-  });
+  const { opened: begun, open: begin } = gate();
   const telemetry = quietStoreEvents({
     partitionMade: () => {
       madeCount += 1;

@@ -11,7 +11,6 @@ const INVALID = {
   status: 400,
   body: { code: 400, success: false, message: 'invalid input', result: [] },
 };
-const BLOCKED = { status: 400, body: { ...INVALID.body, message: 'operation blocked' } };
 
 async function open(t: TestContext) {
   const keys = [
@@ -106,28 +105,6 @@ test('orders that cannot be are refused and change nothing', async (t) => {
   assert.equal(exact.left, '5', 'exponents mean what they mean');
   assert.deepEqual((await bob.balances()).ZZZ, { available: '500', freeze: '500' });
   assert.deepEqual(await place(bob, 'buy', '100', '5.0001'), INVALID, 'frozen money is not there');
-});
-
-test('blocked, unblocked, delisted', async (t) => {
-  const { alice, backend } = await open(t);
-  await alice.order(MARKET, 'sell', '100', '1');
-  backend.marketControl.block(MARKET, true);
-  assert.deepEqual(await place(alice, 'sell', '100', '1'), BLOCKED);
-  assert.equal((await alice.orders(MARKET)).total, 1, 'what rests stays');
-  backend.marketControl.block(MARKET, false);
-  await alice.order(MARKET, 'sell', '100', '1');
-  assert.deepEqual((await alice.balances()).AAA, { available: '8', freeze: '2' });
-  backend.marketControl.delist(MARKET);
-  assert.deepEqual(await place(alice, 'sell', '100', '1'), INVALID);
-  assert.deepEqual(await alice.post('/api/v1/orders', { market: MARKET }), INVALID);
-  assert.deepEqual((await alice.balances()).AAA, { available: '10', freeze: '0' });
-});
-
-test('without a run every order is blocked, whoever asks', async (t) => {
-  const { backend } = await startTestLive(t);
-  const order = { market: 'BTC_USDT', side: 'buy', price: '1', amount: '1' } as const;
-  assert.throws(() => backend.placeOrder('anybody', order), /takes no orders from outside/);
-  assert.equal(backend.secretOf('makers'), undefined);
 });
 
 test('in a busy market a user trades with the simulated traders', async (t) => {

@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { REPLAY_TIME } from '../../src/contract/extensions.js';
 import type { Market } from '../../src/contract/resources.js';
 import type { Store } from '../../src/store/index.js';
-import { ticker } from '../support/postgres/postgres-rows.js';
+import { marketOf, ticker } from '../support/postgres/postgres-rows.js';
 import {
   control,
   covered,
@@ -263,8 +263,7 @@ test('a market of which nothing is recorded yet exists', async (t) => {
 
 test('markets are those that were listed then, on the terms of then', async (t) => {
   const { store } = await openWorld();
-  const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
-  const btc = { name: 'BTC_USDT', stock: 'BTC', money: 'USDT', ...terms };
+  const btc = marketOf('BTC_USDT');
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await store.commit({ claims: [covered(stream, -100, 600)] });
   await store.ensureMarkets([{ ...btc, minAmount: '0.5' }], noonMs(100));

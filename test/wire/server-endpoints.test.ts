@@ -102,26 +102,6 @@ test('both history endpoints are views of the same trades, newest first', async 
   );
 });
 
-test('skipping past the oldest trade gives what is left, then nothing', async (t) => {
-  const { backend, server } = await startTapeExchange(t);
-  const total = [...backend.truth('LTC_USDT')].length;
-  const path = `${server.url}/api/v1/public/history/result?market=LTC_USDT&limit=1000`;
-  assert.equal(((await get(`${path}&since=${total - 2}`)) as unknown[]).length, 2);
-  assert.deepEqual(await get(`${path}&since=${total}`), []);
-});
-
-test('limits default to 50, and 1 and 1000 are allowed', async (t) => {
-  const { server } = await startTapeExchange(t);
-  const path = `${server.url}/api/v1/public/history/result?market=BTC_USDT&since=0`;
-  for (const [limit, expected] of [
-    ['', 50],
-    ['&limit=1', 1],
-    ['&limit=1000', 1000],
-  ] as const) {
-    assert.equal(((await get(path + limit)) as unknown[]).length, expected);
-  }
-});
-
 test('depth is best first, uncrossed, and equals the sums of the book', async (t) => {
   const { server } = await startTapeExchange(t);
   const base = `${server.url}/api/v1/public`;

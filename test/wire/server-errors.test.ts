@@ -207,34 +207,6 @@ test('family error shapes: a success status that is none, and other words', asyn
   ]);
 });
 
-test('since as an id: only newer trades, at most a page', async (t) => {
-  const { backend, server } = await startTapeExchange(
-    t,
-    {},
-    {
-      sinceMode: 'id',
-      pageCap: 10,
-      bidsOrder: 'ascending',
-    },
-  );
-  const newest = backend.trades('BTC_USDT', 0, 20).map(({ id }) => id);
-  const page = async (since: number) => {
-    const url = `${server.url}/api/v1/public/history/result?${M}&limit=1000&since=${since}`;
-    const trades = (await (await fetch(url)).json()) as Array<{ tid: number }>;
-    return trades.map(({ tid }) => tid);
-  };
-  assert.deepEqual(await page(newest[4] ?? 0), newest.slice(0, 4));
-  assert.deepEqual(await page(newest[15] ?? 0), newest.slice(0, 10));
-  const depth = (await (await fetch(`${server.url}/api/v1/public/depth/result?${M}`)).json()) as {
-    bids: Array<[string, string]>;
-  };
-  const bids = depth.bids.map(([price]) => Number(price));
-  assert.deepEqual(
-    bids,
-    bids.toSorted((a, b) => a - b),
-  );
-});
-
 test('an enforced rate limit refuses with 429 and lets go when its window ends', async (t) => {
   const clock = new FakeClock();
   const rateLimit = { limit: 2, windowMs: 10_000, enforce: true };

@@ -100,11 +100,11 @@ export async function markGaps(
   const marks: GapEvent[] = [];
   for (const { planned, gaps } of await readMissing(snapshot, incomplete)) {
     if (gaps.length > MARKED_MAX) {
-      const text = `${planned.kind} of ${planned.stream.market} have ${gaps.length} gaps there, more than ${MARKED_MAX}: choose a shorter span, or gaps: 'ignore'`;
+      const text = `${planned.kind} of ${planned.stream.market} have ${gaps.length} gaps there, more than ${MARKED_MAX}: choose a shorter time range, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
     if (marks.length + 2 * gaps.length > marksMax) {
-      const text = `the gaps of these markets and kinds have more than ${marksMax} begins and ends: choose a shorter span, fewer markets or kinds, or gaps: 'ignore'`;
+      const text = `the gaps of these markets and kinds have more than ${marksMax} starts and ends: choose a shorter time range, fewer markets or kinds, or gaps: 'ignore'`;
       throw new ArchiveError('archive_gaps', text);
     }
     // Candles are known at their close; the one after the last that is missing closes after the end.

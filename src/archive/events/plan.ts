@@ -80,7 +80,7 @@ export function spanOf({ from, to }: Pick<SpanQuery, 'from' | 'to'>): MicrosSpan
   const what = fromUs === toUs ? 'is empty' : 'ends before it begins';
   throw new ArchiveError(
     'bad_span',
-    `the span from ${isoUs(fromUs)} to ${isoUs(toUs)} ${what}: "to" is exclusive`,
+    `the time range from ${isoUs(fromUs)} to ${isoUs(toUs)} ${what}: "to" is exclusive`,
   );
 }
 

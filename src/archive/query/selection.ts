@@ -82,6 +82,6 @@ export function assertWhole({ functions }: Syntax, { markets, fromMs, toMs }: Se
   const asked = functions.find(({ name }) => isQuestion(name));
   if (asked === undefined || (markets ?? fromMs ?? toMs) === undefined) return;
   throw new StatementRefusedError(
-    `${asked.name}(…) takes its market and its span as arguments: leave --market, --from and --to out`,
+    `${asked.name}(…) takes its market and its time range as arguments: leave --market, --from and --to out`,
   );
 }

@@ -69,7 +69,7 @@ continues. Exit code 0: all of the range is covered. Exit code 7: some is not, w
     );
     if (isCut)
       filling.say(
-        `--to lies in the future of the exchange; the span ends now, ${formatInstant(nowMs)}.`,
+        `--to lies in the future of the exchange; the time range ends now, ${formatInstant(nowMs)}.`,
       );
     const tasks = tasksOf(session.config, chosen, streams, span, nowMs);
     if (tasks.length === 0) {

@@ -50,8 +50,8 @@ export default command({
 Without --from and --to all that is covered is written, with --clamp what is covered between them. Rows
 are in the order of market, time and id. Numbers keep every digit. Beside the file comes
 FILE.manifest.json: counts, checksum, coverage, columns.
-Both take their place only when they are whole. A span with gaps is refused with exit code 8, unless
---allow-gaps is given; the manifest lists them. The refusal offers a whole span, as --from and --to.
+Both take their place only when they are whole. A time range with gaps is refused with exit code 8, unless
+--allow-gaps is given; the manifest lists them. The refusal offers one without gaps, as --from and --to.
 
 With --since-last, what was stored since the last export to FILE.csv is written to FILE.1.csv, then FILE.2.csv
 and so on; rows that came late are in it.

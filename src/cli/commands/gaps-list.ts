@@ -99,8 +99,7 @@ function sumLines(gaps: readonly Gap[], isAll: boolean): Lines {
 }
 
 const from = <Row extends { readonly span: Span }>(): Column<Row> => ({
-  title: 'from',
-  text: ({ span }) => formatInstant(span.fromMs),
+  ...figure('from', ({ span }: Row) => formatInstant(span.fromMs)),
 });
 const to = <Row extends { readonly span: Span }>(): Column<Row> => ({
   ...{ title: 'to', text: ({ span }) => formatInstant(span.toMs), rank: 2 },

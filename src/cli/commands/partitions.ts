@@ -78,14 +78,15 @@ function nextOf({ sealsAtMs, archivesAtMs }: LifeDates, nowMs: number): string {
 
 const columnsAt = (nowMs: number): readonly Column<DatedPartition>[] => [
   { title: 'partition', text: ({ partition }) => partition.name },
-  { title: 'from', text: ({ partition }) => dayOf(partition.span.fromMs) },
-  { title: 'to', text: ({ partition }) => dayOf(partition.span.toMs) },
+  // The name says it too.
+  { title: 'from', text: ({ partition }) => dayOf(partition.span.fromMs), rank: 4 },
+  { title: 'to', text: ({ partition }) => dayOf(partition.span.toMs), rank: 1 },
   { title: 'state', text: ({ partition }) => partition.state },
   figure('rows', ({ partition: { rows, state } }) =>
     state === 'hot' && rows !== null ? `~${whole(rows)}` : whole(rows),
   ),
-  figure('heap B', ({ partition }) => whole(partition.heapBytes)),
-  figure('index B', ({ partition }) => whole(partition.indexBytes)),
+  { ...figure('heap B', ({ partition }) => whole(partition.heapBytes)), rank: 2 },
+  { ...figure('index B', ({ partition }) => whole(partition.indexBytes)), rank: 3 },
   figure('file B', ({ partition }) => whole(partition.coldBytes)),
   { title: 'next', text: ({ dates }) => nextOf(dates, nowMs) },
   {

@@ -42,7 +42,7 @@ in the database for cold.after. The files stay and serve again if the partition 
         : `; ${countOf(expired, 'partition')} of it ${expired === 1 ? 'is' : 'are'} expired`;
     return await workOnLives(look, {
       isJson: json,
-      nothing: `Nothing to do: no partition of this span is archived${gone} ("tapekeep partitions" lists them).`,
+      nothing: `Nothing to do: no partition of this time range is archived${gone} ("tapekeep partitions" lists them).`,
       inTheEnd: ({ outcomes }) =>
         !isRemoving &&
         outcomes.some(({ became }) => became === 'restored') &&

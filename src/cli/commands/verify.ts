@@ -186,7 +186,7 @@ interface Job {
 }
 
 /**
- * Holds the stored trades of a span against the stored candles and reports every mismatch. Works beside
+ * Compares the stored trades of a time range with the stored candles and reports every mismatch. Works beside
  * a running daemon, to which it hands over the mismatches that it finds.
  */
 export default command({
@@ -194,8 +194,8 @@ export default command({
   help: `
 The exchange reports trades and candles in two ways. Where the archive holds both, their sums
 and prices must agree to the last digit. A slot is the time of one candle, also where no trade happened and
-there is none. Without a span all that was collected is judged, archived time too, but for what lies before the
-exchange's history and for what was given up by retention of one of the two: that time is named.
+there is none. Without a time range all that was collected is checked, archived time too. Time before the history
+of the exchange, and time that retention removed from one of the two, is named and not checked.
 
   tapekeep verify
   tapekeep verify --market BTC_USDT --from 2h

@@ -35,7 +35,7 @@ function columnsAt(nowMs: number): readonly Column<StreamCounts>[] {
     figure('lag', (row) => lag(row.newestMs)),
     figure('slowest', (row) => lag(row.slowestMs)),
     figure('open gaps', (row) => whole(row.openGaps)),
-    figure('lost gaps', (row) => whole(row.lostGaps)),
+    figure('unfillable', (row) => whole(row.lostGaps)),
     { ...figure('duplicate', (row) => whole(row.duplicate + row.unchanged)), rank: 3 },
     { ...figure('refused', (row) => whole(row.conflict + row.rejected)), rank: 1 },
     { ...figure('lost rows', (row) => whole(row.lost)), rank: 2 },
@@ -86,7 +86,7 @@ function oneLine(snapshot: RunCountsSnapshot, nowMs: number, rates: Rates): stri
       snapshot.streams.reduce((all, stream) => all + of(stream), 0),
       thing,
     );
-  const gaps = `${sum('open gap', (one) => one.openGaps)}, ${sum('lost one', (one) => one.lostGaps)}`;
+  const gaps = `${sum('open gap', (one) => one.openGaps)}, ${sum('unfillable one', (one) => one.lostGaps)}`;
   return [...streams, gaps, footLine(snapshot, rates)].join(', ');
 }
 

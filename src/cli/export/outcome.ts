@@ -125,7 +125,7 @@ function wholeSpans(gaps: readonly SeriesGaps[]): Lines {
   }
   const longest = whole.reduce((a, b) => (b.toMs - b.fromMs >= a.toMs - a.fromMs ? b : a));
   return [
-    advice(last, 'the last span of it without a gap'),
+    advice(last, 'the last time range of it without a gap'),
     longest !== last && advice(longest, 'the longest one'),
   ];
 }

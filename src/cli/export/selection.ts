@@ -43,7 +43,7 @@ export const EXPORT_OPTIONS = {
   ),
   out: option('-o, --out <file>', 'where to; - is standard output', undefined, '-'),
   manifest: option('--manifest <file>', 'where the manifest goes (default: beside the file)'),
-  allowGaps: flag('--allow-gaps', 'write what there is of a span with gaps'),
+  allowGaps: flag('--allow-gaps', 'write what there is of a time range with gaps'),
   sinceLast: flag('--since-last', 'write what was stored since the last export to this file'),
   force: flag('--force', 'replace files that are there'),
 };
@@ -198,7 +198,7 @@ async function mismatchNotes(
   if (found.length === 0) return [];
   const slots = `${found.length < MISMATCHES_MAX ? '' : 'at least '}${countOf(found.length, 'slot')}`;
   return [
-    `Candles and trades of ${market} contradict each other in ${slots} of this span: "tapekeep verify" names them.`,
+    `Candles and trades of ${market} contradict each other in ${slots} of this time range: "tapekeep verify" names them.`,
   ];
 }
 

@@ -56,9 +56,8 @@ const CLOSE_MS = 1000;
 const QUIET_MS = 60_000;
 const DOES_THE_WORK = 'The running daemon does the work.';
 const IS_QUIET =
-  'Nothing has changed for a minute: the daemon has other work to do first, or its settings collect nothing of this (its console names what they leave out).';
-const HOLDS_THE_ARCHIVE =
-  'Another tapekeep holds the archive, and collects nothing at present: the work is done once it does, or has ended.';
+  'No change for a minute. The daemon has other work first, or its settings leave this out: see its console.';
+const HOLDS_THE_ARCHIVE = 'Waiting: another tapekeep owns this archive and is idle.';
 /** Spans that are asked about in one statement. */
 const CHUNK = 500;
 

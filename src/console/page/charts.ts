@@ -23,9 +23,10 @@ export interface ChartProps {
   readonly isTime?: boolean;
 }
 
-/** Value of a colour of the style sheet. */
+/** Value of a colour of the style sheet, in the scheme that the page has now. */
 export function color(name: string): string {
-  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+  const both = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`);
+  return both.match(/#\w+/g)?.at(dark.matches ? -1 : 0) ?? '';
 }
 
 const DAY_S = 86_400;

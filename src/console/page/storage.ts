@@ -19,7 +19,7 @@ function stacked(states: readonly StateRow[]): VNode {
   let at = 0;
   const parts = states.map((one) => {
     const width = (1000 * one.bytes) / total;
-    const part = html`<rect class=${`fill-${COLORS[one.state]}`} x=${at} width=${Math.max(0, width - 2)} height="1" />`;
+    const part = html`<rect class=${COLORS[one.state]} x=${at} width=${Math.max(0, width - 2)} height="1" />`;
     at += width;
     return part;
   });

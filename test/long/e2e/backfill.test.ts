@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import test, { suite } from 'node:test';
 import { isCovered } from '../../support/exchanges/recorded.js';
 import { openTestStore, runSql } from '../../support/postgres/postgres.js';
-import { claim, NOON_S } from '../../support/postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S } from '../../support/postgres/postgres-rows.js';
 import { runCommand } from '../../support/programs/commands.js';
 import type { Program } from '../../support/programs/program.js';
 import { at, START_S, TAPE_MARKET, TapeProgram } from '../../support/programs/tape-program.js';
@@ -308,8 +308,7 @@ suite('backfill', { concurrency: 3 }, () => {
 
   test('status names the time between covered spans that was never asked for', async () => {
     const { store, url } = await openTestStore();
-    const terms = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
-    await store.ensureMarkets([{ name: 'A_USDT', stock: 'A', money: 'USDT', ...terms }], 0);
+    await store.ensureMarkets([marketOf('A_USDT')], 0);
     const collectFromMs = (NOON_S + 600) * 1000;
     const key = { kind: 'trades', marketId: 1, variant: 0, collectFromMs } as const;
     const stream = await store.ensureStream(key);
@@ -433,6 +432,6 @@ suite('backfill', { concurrency: 3 }, () => {
     const cut = ['--from', at(60), '--to', '2099-01-01', '--kinds', 'candles'];
     const { code, out, err } = await world.run('backfill', ...market, ...cut);
     assert.equal(code, 0, out + err);
-    assert.match(err, /--to lies in the future of the exchange; the span ends now/);
+    assert.match(err, /--to lies in the future of the exchange; the time range ends now/);
   });
 });

@@ -3,6 +3,7 @@ import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import { type ArchiveOptions, openArchive } from '../../../src/archive/events/archive.js';
+import { marketOf } from '../../support/postgres/postgres-rows.js';
 import { runCommand } from '../../support/programs/commands.js';
 import { S3StandIn } from '../../support/s3/s3-stand-in.js';
 import { CREDENTIALS } from '../../support/s3/versitygw.js';
@@ -40,8 +41,7 @@ interface World {
 async function openWorld(t: TestContext, bucket?: S3StandIn): Promise<World> {
   const dataDir = await makeFolder(t, 'data');
   const { url, store } = await openDaysWorld(join(dataDir, 'cold'));
-  const currencies = { stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
-  await store.ensureMarkets([{ name: QUIET, ...currencies, minAmount: '0' }], WHOLE.fromMs);
+  await store.ensureMarkets([marketOf(QUIET)], WHOLE.fromMs);
   const env = {
     ...{ ...CREDENTIALS, TAPEKEEP_DATABASE_URL: url, TAPEKEEP_DATA_DIR: dataDir },
     ...{ TAPEKEEP_COLD_ENABLED: 'true', TAPEKEEP_VERIFICATION_ENABLED: 'false' },

@@ -162,7 +162,7 @@ test('a span with gaps is refused by an exit code of its own, with what can be d
   const noted = await within('12:00:00', '13:00:00');
   assert.equal(noted.code, 0, noted.err);
   const note =
-    'Candles and trades of BTC_USDT contradict each other in 1 slot of this span: "tapekeep verify" names them.';
+    'Candles and trades of BTC_USDT contradict each other in 1 slot of this time range: "tapekeep verify" names them.';
   assert.ok(noted.err.includes(note), noted.err);
   assert.ok(JSON.parse(await readFile(`${path}.manifest.json`, 'utf8')).notes.includes(note));
   const beside = await within('12:30:00', '13:00:00', '--force');
@@ -279,7 +279,7 @@ test('a whole span is offered however many gaps there are', async (t) => {
   const refused = await run(url, '--kind', 'trades', '--market', 'BTC_USDT', '--out', path);
   assert.equal(refused.code, 8);
   assert.match(refused.err, /… and 11,98\d more; /);
-  assert.match(refused.err, /is the last span of it without a gap, 1h 30m$/m);
+  assert.match(refused.err, /is the last time range of it without a gap, 1h 30m$/m);
 });
 
 test('a length of candles of which none is complete yet is named, and what there is instead', async (t) => {

@@ -290,6 +290,6 @@ test('gaps whose time has left are not filled, and it is said what would bring t
   assert.equal(lost.code, 0, lost.err);
   assert.match(
     lost.out,
-    /^Nothing to do: no partition of this span is archived; 1 partition of it is expired /,
+    /^Nothing to do: no partition of this time range is archived; 1 partition of it is expired /,
   );
 });

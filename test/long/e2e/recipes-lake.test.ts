@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import type { TradeRow } from '../../../src/model/batch.js';
 import { openTestStore, runSql } from '../../support/postgres/postgres.js';
-import { trade } from '../../support/postgres/postgres-rows.js';
+import { marketOf, trade } from '../../support/postgres/postgres-rows.js';
 import {
   bucketLack,
   type LakeBucket,
@@ -72,9 +72,8 @@ const linesOf = (text: string) =>
 /** An archive whose days are in a bucket, beside a file that no manifest names. */
 async function makeLake(t: TestContext): Promise<Lake> {
   const { store, url } = await openTestStore();
-  const of = { stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0' };
-  const listed = ['BTC_USDT', "it's/odd"].map((name) => ({ name, ...of }));
-  await store.ensureMarkets(listed, FIRST_MS);
+  const odd = marketOf("it's/odd", { stock: 'A', money: 'B' });
+  await store.ensureMarkets([marketOf('BTC_USDT'), odd], FIRST_MS);
   const claims = [];
   const span = { fromMs: FIRST_MS, toMs: FIRST_MS + (DAYS + 1) * DAY_MS };
   for (const marketId of [1, 2]) {

@@ -3,6 +3,7 @@ import { test } from 'node:test';
 import { seededRandom } from '../../../src/kernel/random.js';
 import type { DepthRow } from '../../../src/model/batch.js';
 import { openTestStore, runSql } from '../../support/postgres/postgres.js';
+import { marketOf } from '../../support/postgres/postgres-rows.js';
 import { runCommand } from '../../support/programs/commands.js';
 import { Program } from '../../support/programs/program.js';
 import { type S3Request, S3StandIn } from '../../support/s3/s3-stand-in.js';
@@ -30,8 +31,7 @@ function numbers(random: () => number): string[] {
 async function openWorld() {
   const { store, url } = await openTestStore();
   await runSql(url, `UPDATE partition_policy SET width = 'day'`);
-  const currencies = { stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
-  await store.ensureMarkets([{ name: 'BTC_USDT', ...currencies, minAmount: '0' }], START_MS);
+  await store.ensureMarkets([marketOf('BTC_USDT')], START_MS);
   const stream = await store.ensureStream({ kind: 'depth', marketId: 1, variant: 0 });
   const random = seededRandom(42);
   for (let at = 0; at < ROWS; at += BATCH) {

@@ -5,10 +5,15 @@ import test, { type TestContext } from 'node:test';
 import { openArchive } from '../../../src/archive/events/archive.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { seededRandom, systemRandom } from '../../../src/kernel/random.js';
-import { migrate, openStore, StoreError, startEmbeddedPostgres } from '../../../src/store/index.js';
+import { migrate, StoreError, startEmbeddedPostgres } from '../../../src/store/index.js';
 import { PostgresProxy } from '../../support/postgres/postgres-proxy.js';
-import { claim, NOON_S, trade } from '../../support/postgres/postgres-rows.js';
-import { makeTempDir, quietStoreEvents, runSql } from '../../support/postgres/postgres-server.js';
+import { claim, marketOf, NOON_S, trade } from '../../support/postgres/postgres-rows.js';
+import {
+  makeTempDir,
+  openPlainStore,
+  quietStoreEvents,
+  runSql,
+} from '../../support/postgres/postgres-server.js';
 
 /**
  * The library's events while their Postgres dies: each reader gets the events of the beginning, each
@@ -45,11 +50,8 @@ async function openWorld(t: TestContext): Promise<World> {
   });
   const databaseUrl = server.url;
   await migrate({ databaseUrl });
-  const store = await openStore({
-    ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
-  });
-  const currencies = { stock: 'BTC', money: 'USDT', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
-  await store.ensureMarkets([{ name: 'BTC_USDT', ...currencies, minAmount: '0' }], NOON_S * 1000);
+  const store = await openPlainStore(databaseUrl);
+  await store.ensureMarkets([marketOf('BTC_USDT')], NOON_S * 1000);
   const stream = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
   await store.commit({
     trades: [{ ...trade(1, 0), executedAtUs: null }],

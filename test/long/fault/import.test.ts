@@ -1,16 +1,13 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { mkdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import test from 'node:test';
 import { checkFile, filesBelow } from '../../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../../src/archive/cold/manifest.js';
 import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import type { LifeStep } from '../../../src/archive/sealing/seal.js';
 import { runSql } from '../../support/postgres/postgres.js';
-import { plainArguments } from '../../support/programs/plain-child.js';
+import { runToStep } from '../../support/programs/plain-child.js';
 import { makeFolder } from '../../support/worlds/export-world.js';
 import { openWithStreams } from '../../support/worlds/store-world.js';
 
@@ -34,18 +31,8 @@ test('an import is killed at each step, of the first day and of the second', asy
   const coldDir = join(folder, 'cold');
   await mkdir(coldDir);
 
-  const run = async (step: LifeStep | '', before = 0): Promise<string> => {
-    const args = [...plainArguments(CHILD), url, coldDir, path, step, `${before}`];
-    const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-    const ended = once(child, 'close');
-    let last = '';
-    for await (const line of createInterface({ input: child.stdout })) {
-      last = line;
-      if (line === `at ${step}`) child.kill('SIGKILL');
-    }
-    await ended;
-    return last;
-  };
+  const run = (step: LifeStep | '', before = 0) =>
+    runToStep(CHILD, step, [url, coldDir, path, step, `${before}`]);
   /** Days in files, each whole, and nothing else anywhere. */
   const placed = async (): Promise<number> => {
     const partitions = (await store.sealing.partitions()).filter(

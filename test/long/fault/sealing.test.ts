@@ -1,8 +1,5 @@
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import { once } from 'node:events';
 import { join } from 'node:path';
-import { createInterface } from 'node:readline';
 import test from 'node:test';
 import { checkFile, filesBelow } from '../../../src/archive/cold/folder.js';
 import { readColdManifest } from '../../../src/archive/cold/manifest.js';
@@ -10,7 +7,7 @@ import { FolderStorage } from '../../../src/archive/cold/storage.js';
 import type { LifeRules } from '../../../src/archive/sealing/plan.js';
 import { runSql } from '../../support/postgres/postgres.js';
 import { miscountedDays } from '../../support/postgres/postgres-rows.js';
-import { plainArguments } from '../../support/programs/plain-child.js';
+import { runToStep } from '../../support/programs/plain-child.js';
 import {
   ALL_AT_ONCE,
   allTrades,
@@ -40,15 +37,7 @@ async function runChild(
   step: LifeStep | '',
 ): Promise<void> {
   const text = typeof rules === 'string' ? rules : JSON.stringify(rules);
-  const args = [...plainArguments(CHILD), url, coldDir, text, `${LATER_MS}`, step];
-  const child = spawn(process.execPath, args, { stdio: ['ignore', 'pipe', 'inherit'] });
-  const ended = once(child, 'close');
-  let last = '';
-  for await (const line of createInterface({ input: child.stdout })) {
-    last = line;
-    if (line === `at ${step}`) child.kill('SIGKILL');
-  }
-  await ended;
+  const last = await runToStep(CHILD, step, [url, coldDir, text, `${LATER_MS}`, step]);
   assert.equal(last, step === '' ? 'done 0' : `at ${step}`);
 }
 

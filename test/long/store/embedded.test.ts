@@ -22,6 +22,7 @@ import test, { after } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { findRunning, readPostmaster, syncMethodOf } from '../../../src/store/embedded/server.js';
 import { findEmbeddedPostgres, migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
+import { gate } from '../../support/gate.js';
 import { makeTempDir, quietStoreEvents, runSql } from '../../support/postgres/postgres-server.js';
 import { mountSmallDisk } from '../../support/small-disk.js';
 
@@ -229,10 +230,7 @@ test('a program that is to stay takes the server over when its owner ends', asyn
   await runSql(url, 'CREATE TABLE kept AS SELECT 1 AS one');
   const phases: string[] = [];
   const onLost = (error: Error) => assert.fail(error);
-  let onReady: () => void = () => undefined;
-  const again = new Promise<void>((resolve) => {
-    onReady = resolve;
-  });
+  const { opened: again, open: onReady } = gate();
   const telemetry = quietStoreEvents({
     embeddedPostgres({ phase, detail = '' }) {
       phases.push(phase);

@@ -8,6 +8,7 @@ import { systemClock } from '../../../src/kernel/clock.js';
 import { findBinaries } from '../../../src/store/embedded/binaries.js';
 import { freePort, readPostmaster } from '../../../src/store/embedded/server.js';
 import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
+import { gate } from '../../support/gate.js';
 import {
   makeDatabase,
   openTestStore,
@@ -26,14 +27,8 @@ import { BTC } from '../../support/worlds/store-world.js';
 function watchStore() {
   const failures: string[] = [];
   const states: boolean[] = [];
-  let refused: () => void = () => undefined;
-  let went: () => void = () => undefined;
-  const isRefused = new Promise<void>((resolve) => {
-    refused = resolve;
-  });
-  const isDown = new Promise<void>((resolve) => {
-    went = resolve;
-  });
+  const { opened: isRefused, open: refused } = gate();
+  const { opened: isDown, open: went } = gate();
   const telemetry = quietStoreEvents({
     commitFailed: ({ code, message }) => {
       failures.push(`${code} ${message}`);

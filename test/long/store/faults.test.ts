@@ -8,6 +8,7 @@ import test from 'node:test';
 import { describeFailure } from '../../../src/cli/failure.js';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
+import { gate } from '../../support/gate.js';
 import {
   makeDatabase,
   openTestStore,
@@ -19,6 +20,7 @@ import {
   ALWAYS,
   claim,
   journalFaults,
+  marketOf,
   miscountedDays,
   NOON_S,
   trade,
@@ -27,10 +29,7 @@ import { makeTempDir } from '../../support/postgres/postgres-server.js';
 import { drawsOfRun, runSeed } from '../../support/seeds.js';
 import { BTC } from '../../support/worlds/store-world.js';
 
-const MARKET = {
-  ...{ name: 'A_USDT', stock: 'A', money: 'USDT' },
-  ...{ stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '1' },
-};
+const MARKET = marketOf('A_USDT');
 const KILLS = 22;
 
 test('kill -9 at any moment leaves coverage within rows, and nothing acknowledged is lost', async (context) => {
@@ -180,10 +179,7 @@ test('a stop while Postgres is away ends at its deadline', async (context) => {
 
 test('a daemon that lost its lock cannot write until it has it again', async () => {
   const failed: string[] = [];
-  let refused: () => void = () => undefined;
-  const isRefused = new Promise<void>((resolve) => {
-    refused = resolve;
-  });
+  const { opened: isRefused, open: refused } = gate();
   const telemetry = quietStoreEvents({
     commitFailed: ({ code }) => {
       failed.push(code);

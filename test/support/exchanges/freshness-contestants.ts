@@ -18,14 +18,12 @@ import { systemClock } from '../../../src/kernel/clock.js';
 import { isAborted } from '../../../src/kernel/errors.js';
 import { systemRandom } from '../../../src/kernel/random.js';
 import type { CollectEvents } from '../../../src/observe/events.js';
-import { openStore } from '../../../src/store/index.js';
 import { noTelemetry } from '../no-telemetry.js';
 import {
-  quietStoreEvents,
+  copyDatabase,
+  openPlainStore,
   runSql,
-  TEMPLATE,
   type TestPostgres,
-  withDatabase,
 } from '../postgres/postgres-server.js';
 
 /** Ways to choose whose newest trades are asked for: our collector, and the simplest one there is. */
@@ -67,13 +65,7 @@ export async function startContestant(options: ContestantOptions): Promise<Conte
   const { policy, postgres, server, exactTimes, floorSchedule, collectsAll = false } = options;
   databases += 1;
   const name = `freshness_${databases}`;
-  await runSql(postgres.url, `CREATE DATABASE ${name} TEMPLATE ${TEMPLATE}`);
-  const store = await openStore({
-    clock: systemClock,
-    random: systemRandom,
-    telemetry: quietStoreEvents(),
-    databaseUrl: withDatabase(postgres.url, name),
-  });
+  const store = await openPlainStore(await copyDatabase(postgres.url, name));
   await store.makePartitionsAhead(systemClock.wallMs());
   const time = createExchangeClock({ clock: systemClock });
   const shared = { clock: systemClock, random: systemRandom, telemetry: noTelemetry.client };

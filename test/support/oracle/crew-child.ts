@@ -1,8 +1,12 @@
+import { Daemon } from '../../../src/cli/daemon/daemon.js';
+import { openSession } from '../../../src/cli/opening/session.js';
+import { systemClock } from '../../../src/kernel/clock.js';
+import { isAborted } from '../../../src/kernel/errors.js';
+
 /**
  * Daemons of the built program, several in one process: what is slow about a process is its start.
  * Each has its own settings, log and archive. The parent says by messages what to do, and kills all
- * of them at once. The parent takes the types away and runs what is left, so nothing else is imported
- * here but types.
+ * of them at once.
  */
 
 /** What the parent says. */
@@ -19,26 +23,6 @@ export type CrewWord =
   | { readonly is: 'stopped'; readonly id: number }
   | { readonly is: 'failed'; readonly id: number; readonly text: string };
 
-type Daemon = InstanceType<typeof import('../../../src/cli/daemon/daemon.js').Daemon>;
-
-/** A module of the built program, whose address is the only argument. */
-async function built(path: string): Promise<unknown> {
-  return (await import(new URL(path, process.argv[1]).href)) as unknown;
-}
-
-const { Daemon: BuiltDaemon } = (await built(
-  'cli/daemon/daemon.js',
-)) as typeof import('../../../src/cli/daemon/daemon.js');
-const { openSession } = (await built(
-  'cli/opening/session.js',
-)) as typeof import('../../../src/cli/opening/session.js');
-const { systemClock } = (await built(
-  'kernel/clock.js',
-)) as typeof import('../../../src/kernel/clock.js');
-const { isAborted } = (await built(
-  'kernel/errors.js',
-)) as typeof import('../../../src/kernel/errors.js');
-
 const daemons = new Map<number, Daemon>();
 
 function tell(word: CrewWord): void {
@@ -52,7 +36,7 @@ async function start(id: number, env: Readonly<Record<string, string>>): Promise
     { env, destination: () => ({ isTTY: false, write }) },
   );
   const onFatal = (error: Error) => fail(id, error);
-  const daemon = new BuiltDaemon({ ...session, clock: systemClock, onFatal });
+  const daemon = new Daemon({ ...session, clock: systemClock, onFatal });
   daemons.set(id, daemon);
   const { status } = await daemon.open();
   if (status !== null) tell({ is: 'open', id, url: status });

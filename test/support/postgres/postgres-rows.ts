@@ -1,3 +1,4 @@
+import type { Market } from '../../../src/contract/resources.js';
 import type { Span } from '../../../src/kernel/span.js';
 import type {
   CoverageClaim,
@@ -15,6 +16,13 @@ import { runSql } from './postgres-server.js';
 export const NOON_S = Date.UTC(2026, 0, 15, 12) / 1_000;
 /** All time. */
 export const ALWAYS = { fromMs: 0, toMs: Number.POSITIVE_INFINITY };
+
+/** A market as the exchange lists it, with its own terms over the usual ones. */
+export function marketOf(name: string, terms: Partial<Market> = {}): Market {
+  const [stock = '', money = ''] = name.split('_');
+  const usual = { stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
+  return { name, stock, money, ...usual, ...terms };
+}
 
 /** A storable trade of market 1, `atS` seconds after noon, with its own values over it. */
 export function trade(tid: number, atS: number, values: Partial<TradeRow> = {}): TradeRow {

@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { createInterface } from 'node:readline';
 import pg from 'pg';
 import { systemClock } from '../../../src/kernel/clock.js';
+import { systemRandom } from '../../../src/kernel/random.js';
 import type { StoreEvents } from '../../../src/observe/events.js';
 import { silentStoreEvents } from '../../../src/observe/events.js';
 import { chooseAccount, commandAs, MINIMAL_ENV } from '../../../src/store/embedded/accounts.js';
@@ -13,7 +14,13 @@ import { findBinaries } from '../../../src/store/embedded/binaries.js';
 import { clusterPaths, readPassword } from '../../../src/store/embedded/cluster.js';
 import { EMBEDDED_SUPERUSER } from '../../../src/store/embedded/logins.js';
 import { readPostmaster } from '../../../src/store/embedded/server.js';
-import { migrate, startEmbeddedPostgres } from '../../../src/store/index.js';
+import {
+  migrate,
+  openStore,
+  type Store,
+  type StoreOptions,
+  startEmbeddedPostgres,
+} from '../../../src/store/index.js';
 
 /** The database that every other is copied from: migrated once a run. */
 export const TEMPLATE = 'tapekeep_template';
@@ -32,6 +39,24 @@ export function withDatabase(url: string, database: string): string {
   const changed = new URL(url);
   changed.pathname = `/${database}`;
   return changed.href;
+}
+
+/** Copies a database of a server, and returns the address of the copy. */
+export async function copyDatabase(url: string, name: string, of = TEMPLATE): Promise<string> {
+  await runSql(url, `CREATE DATABASE ${name} TEMPLATE ${of}`);
+  return withDatabase(url, name);
+}
+
+/** Opens a store that its caller stops. */
+export function openPlainStore(
+  databaseUrl: string,
+  options: Partial<StoreOptions> = {},
+): Promise<Store> {
+  const telemetry = quietStoreEvents();
+  return openStore({
+    ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry },
+    ...options,
+  });
 }
 
 /** A temporary folder that other users can enter: as root, the server runs as one of them. */

@@ -1,8 +1,6 @@
-import { systemClock } from '../../../src/kernel/clock.js';
-import { seededRandom, systemRandom } from '../../../src/kernel/random.js';
-import { openStore } from '../../../src/store/index.js';
+import { seededRandom } from '../../../src/kernel/random.js';
 import { claim, trade } from './postgres-rows.js';
-import { quietStoreEvents } from './postgres-server.js';
+import { openPlainStore } from './postgres-server.js';
 
 /**
  * Commits pages of trades for ever, to be killed: arguments are the database and a seed. It goes
@@ -10,10 +8,7 @@ import { quietStoreEvents } from './postgres-server.js';
  */
 const [databaseUrl = '', seed = '1'] = process.argv.slice(2);
 const random = seededRandom(Number(seed));
-const store = await openStore({
-  ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry: quietStoreEvents() },
-  commitLatencyMs: 1,
-});
+const store = await openPlainStore(databaseUrl, { commitLatencyMs: 1 });
 const trades = await store.ensureStream({ kind: 'trades', marketId: 1, variant: 0 });
 const [newest] = await store.coveredRanges(trades, 1);
 const [stored] = newest === undefined ? [] : await store.storedTrades(1, newest.span, 1, 'newest');

@@ -1,9 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { after } from 'node:test';
-import { systemClock } from '../../../src/kernel/clock.js';
-import { systemRandom } from '../../../src/kernel/random.js';
-import { openStore, type Store, type StoreOptions } from '../../../src/store/index.js';
+import type { Store, StoreOptions } from '../../../src/store/index.js';
 import {
+  openPlainStore,
   quietStoreEvents,
   runSql,
   startQuickPostgres,
@@ -98,14 +97,7 @@ export async function openTestStore(
   life: Life = 'test',
 ): Promise<{ store: Store; url: string }> {
   const url = options.databaseUrl ?? (await makeDatabase('migrated', life));
-  const store = await openStore({
-    clock: systemClock,
-    random: systemRandom,
-    telemetry: quietStoreEvents(),
-    commitLatencyMs: 2,
-    ...options,
-    databaseUrl: url,
-  });
+  const store = await openPlainStore(url, { commitLatencyMs: 2, ...options, databaseUrl: url });
   if (life === 'test') atEndOfTest(() => store.stop());
   else opened.push(store);
   return { store, url };

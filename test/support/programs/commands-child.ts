@@ -1,3 +1,5 @@
+import { runCommand } from '../../../src/cli/run.js';
+
 /**
  * Commands of the built program, one after another in one process: what is slow about a command is the
  * start of its process. Each sees the environment and the arguments that it would have, and what it
@@ -18,10 +20,6 @@ export interface CommandEnd {
   readonly out: string;
   readonly err: string;
 }
-
-const { runCommand } = (await import(
-  new URL('cli/run.js', process.argv[1]).href
-)) as typeof import('../../../src/cli/run.js');
 
 const printed = { stdout: '', stderr: '' };
 

@@ -1,32 +1,17 @@
+import { FolderStorage } from '../../../src/archive/cold/storage.js';
+import { importRows } from '../../../src/archive/import/import.js';
+import { ImportSource } from '../../../src/archive/import/source.js';
+import { systemClock } from '../../../src/kernel/clock.js';
+import { systemRandom } from '../../../src/kernel/random.js';
+import { silentStoreEvents as telemetry } from '../../../src/observe/events.js';
+import { openStore } from '../../../src/store/index.js';
+
 /**
- * Imports a CSV of trades of BTC_USDT, to be killed. Arguments are the address of the built program, the database, the
- * cold folder, the file, and the step at which it stands still, with how often it comes before. It says `at STEP` there,
+ * Imports a CSV of trades of BTC_USDT, to be killed. Arguments are the database, the cold folder, the file, and the step at which it stands still, with how often it comes before. It says `at STEP` there,
  * and `done` with the outcomes at the end.
  */
-const [built, databaseUrl = '', coldDir = '', path = '', deadly = '', before = '0'] =
+const [databaseUrl = '', coldDir = '', path = '', deadly = '', before = '0'] =
   process.argv.slice(1);
-const load = (of: string): Promise<unknown> => import(new URL(of, built).href);
-const { FolderStorage } = (await load(
-  'archive/cold/storage.js',
-)) as typeof import('../../../src/archive/cold/storage.js');
-const { ImportSource } = (await load(
-  'archive/import/source.js',
-)) as typeof import('../../../src/archive/import/source.js');
-const { importRows } = (await load(
-  'archive/import/import.js',
-)) as typeof import('../../../src/archive/import/import.js');
-const { systemClock } = (await load(
-  'kernel/clock.js',
-)) as typeof import('../../../src/kernel/clock.js');
-const { systemRandom } = (await load(
-  'kernel/random.js',
-)) as typeof import('../../../src/kernel/random.js');
-const { openStore } = (await load(
-  'store/index.js',
-)) as typeof import('../../../src/store/index.js');
-const { silentStoreEvents: telemetry } = (await load(
-  'observe/events.js',
-)) as typeof import('../../../src/observe/events.js');
 const store = await openStore({
   ...{ databaseUrl, clock: systemClock, random: systemRandom, telemetry },
 });

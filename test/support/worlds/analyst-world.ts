@@ -1,7 +1,7 @@
 import type { DepthRow, KlineRow, StateRow } from '../../../src/model/batch.js';
 import type { Store } from '../../../src/store/index.js';
 import { type Life, openTestStore } from '../postgres/postgres.js';
-import { claim, NOON_S, ticker, trade } from '../postgres/postgres-rows.js';
+import { claim, marketOf, NOON_S, ticker, trade } from '../postgres/postgres-rows.js';
 
 /**
  * A small archive whose answers are worked out by hand. Times are seconds after noon of 2026-01-15:
@@ -19,8 +19,7 @@ export interface AnalystWorld {
 
 const DAY_S = 86_400;
 const HOUR_S = 3600;
-const currencies = { money: 'USDT', stockPrec: 8, moneyPrec: 2, feePrec: 4, minAmount: '0.001' };
-const MARKETS = ['BTC', 'ETH'].map((stock) => ({ name: `${stock}_USDT`, stock, ...currencies }));
+const MARKETS = ['BTC_USDT', 'ETH_USDT'].map((name) => marketOf(name));
 
 type TradeTuple = readonly [
   atS: number,

@@ -7,7 +7,7 @@ import type {
 } from '../../../src/model/batch.js';
 import type { SeriesKind } from '../../../src/model/kinds.js';
 import { makeDatabase, openTestStore, runSql } from '../postgres/postgres.js';
-import { ticker } from '../postgres/postgres-rows.js';
+import { marketOf, ticker } from '../postgres/postgres-rows.js';
 import type { ColdPlace } from './cold-world.js';
 
 /**
@@ -109,8 +109,8 @@ export async function openDaysWorld(coldDir: string, givenUrl?: string): Promise
   const databaseUrl = givenUrl ?? (await makeDatabase());
   await runSql(databaseUrl, `UPDATE partition_policy SET width = 'day'`);
   const { store, url } = await openTestStore({ databaseUrl });
-  const currencies = { stock: 'A', money: 'B', stockPrec: 8, moneyPrec: 8, feePrec: 4 };
-  const listed = MARKETS.map((name) => ({ name, ...currencies, minAmount: '0' }));
+  const currencies = { stock: 'A', money: 'B', moneyPrec: 8, minAmount: '0' };
+  const listed = MARKETS.map((name) => marketOf(name, currencies));
   const { ids } = await store.ensureMarkets(listed, WHOLE.fromMs);
   const marketIds = [...ids.values()];
   const streams: StreamRef[] = [];

@@ -100,7 +100,10 @@ test('away from a terminal a plain line comes every ten seconds', async () => {
   collect(30);
   await clock.run(29_000);
   assert.equal(written.length, 2);
-  assert.match(written[0] ?? '', /^trades 30 \(lag 12s\), 0 open gaps, 0 lost ones, 3\.0 rows\/s/);
+  assert.match(
+    written[0] ?? '',
+    /^trades 30 \(lag 12s\), 0 open gaps, 0 unfillable ones, 3\.0 rows\/s/,
+  );
   await summary.stop();
   assert.ok(!written.join('').includes(ESCAPE));
 });

@@ -2,162 +2,40 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { CandleCollector, pollByTurns } from '../../../src/collect/candles/candles.js';
 import { StreamLedger } from '../../../src/collect/ledger.js';
-import type { ArchivePort } from '../../../src/collect/ports.js';
 import type { Span } from '../../../src/kernel/span.js';
-import type { StreamRef, TradeRow } from '../../../src/model/batch.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
+import {
+  CANDLES,
+  CandlesWorld,
+  MINUTE_MS,
+  pollAll,
+  START_MS,
+  signal,
+  tradeAt,
+} from '../../support/worlds/candles-world.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
-const START_MS = Date.UTC(2026, 0, 1);
-const MINUTE_MS = 60_000;
-const MARKET = 'BTC_USDT';
-const OF_CANDLES = { streamId: 1, kind: 'candles', marketId: 7, variant: 60 } as const;
-const STREAM: StreamRef = { ...OF_CANDLES, collectFromMs: null };
-const { signal } = new AbortController();
-
-interface Asked {
-  readonly fromMin: number;
-  readonly toMin: number;
-}
-
-class World {
-  readonly clock = new FakeClock(START_MS);
-  readonly archive = new ModelArchive();
-  readonly record = new CollectRecord();
-  readonly exchange: ScriptedExchange;
-  /** Minutes after the start whose candle is absent, or is sent broken. */
-  readonly absent = new Set<number>();
-  readonly broken = new Set<number>();
-  extra: unknown[] = [];
-  /** What the header of the answer says. */
-  interval = 60;
-  volume = '1';
-  /** Minutes that the answer is about, where it is not all that was asked for: the first and the last. */
-  answered: { readonly fromMin: number; readonly toMin: number } | undefined;
-
-  constructor(nowMin: number) {
-    this.clock.advance(nowMin * MINUTE_MS);
-    this.exchange = new ScriptedExchange(this.clock, {
-      kline: (asked) => {
-        const { market } = asked;
-        const { fromMin = -1e6, toMin = 1e6 } = this.answered ?? {};
-        const at = (minute: number) => START_MS / 1000 + 60 * minute;
-        const start = Math.max(Number(asked.start), at(fromMin));
-        const end = Math.min(Number(asked.end), at(toMin));
-        const kline: unknown[] = [];
-        for (let time = start; time <= end; time += 60) {
-          const minute = (time * 1000 - START_MS) / MINUTE_MS;
-          if (this.absent.has(minute)) continue;
-          kline.push(this.candle(time, this.broken.has(minute) ? 'NaN' : '5'));
-        }
-        return { market, start, end, interval: this.interval, kline: [...kline, ...this.extra] };
-      },
-    });
-  }
-
-  candle(time: unknown, close = '5', market = MARKET) {
-    const { volume } = this;
-    return { time, open: '5', close, highest: '5', lowest: '5', volume, amount: '5', market };
-  }
-
-  collector({
-    collectFromMin = 0 as number | null,
-    rereads = 0,
-    coveredTrades = (): Span[] => [],
-    archive = this.archive as ArchivePort,
-    nowMs = () => this.clock.wallMs(),
-  } = {}): CandleCollector {
-    const collectFromMs = collectFromMin === null ? null : START_MS + collectFromMin * MINUTE_MS;
-    const stream = { ...STREAM, collectFromMs };
-    return new CandleCollector(
-      {
-        market: MARKET,
-        marketId: 7,
-        intervalS: 60,
-        stream,
-        coveredTrades,
-        exchange: this.exchange,
-        archive,
-        time: { nowMs },
-        clock: this.clock,
-        telemetry: this.record,
-        graceMs: 10_000,
-        isFinest: true,
-        givenUp: [],
-        rereads,
-      },
-      this.archive.allRanges(1),
-    );
-  }
-
-  asked(): Asked[] {
-    return this.exchange.asked.map(({ params }) => ({
-      fromMin: minuteOf(Number(params.start) * 1000),
-      toMin: minuteOf(Number(params.end) * 1000) + 1,
-    }));
-  }
-
-  covered(): Array<[number, number]> {
-    return this.archive
-      .allRanges(1)
-      .map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
-  }
-
-  stored(): number[] {
-    return [...this.archive.klines.values()].map(({ openAtS }) => minuteOf(openAtS * 1000));
-  }
-
-  /** What is remembered of gaps, oldest time first. */
-  states() {
-    return (this.archive.memories.get(1) ?? [])
-      .filter(({ state }) => state !== 'filled')
-      .map(({ state, reason, span }) => {
-        return { state, reason, span: [minuteOf(span.fromMs), minuteOf(span.toMs)] as const };
-      });
-  }
-
-  gaps(): Array<[number, number]> {
-    return this.archive.gaps.map(({ span }) => [minuteOf(span.fromMs), minuteOf(span.toMs)]);
-  }
-}
-
-const tradeAt = (minute: number): TradeRow => ({
-  ...{ marketId: 7, tid: minute, side: 'buy', price: '5', amount: '1', total: '5' },
-  ...{ tradedAtS: START_MS / 1000 + 60 * minute, executedAtUs: null, receivedAtMs: START_MS },
-});
-
-const minuteOf = (ms: number) => (ms - START_MS) / MINUTE_MS;
-
-async function pollAll(collector: CandleCollector): Promise<number> {
-  let polls = 1;
-  while (await collector.poll(signal)) {
-    polls += 1;
-    assert.ok(polls < 100, 'the collector never has enough');
-  }
-  return polls;
-}
-
 test('only candles whose close and grace have passed are asked for and stored', async () => {
-  const world = new World(10);
+  const world = new CandlesWorld(10);
   const collector = world.collector();
   await pollAll(collector);
-  assert.deepEqual(world.asked(), [{ fromMin: 0, toMin: 9 }]);
+  assert.deepEqual(world.asked(), [[0, 9]]);
   assert.deepEqual(world.stored().at(-1), 8);
   world.clock.advance(9999);
   assert.equal(await collector.poll(signal), false);
   assert.equal(world.asked().length, 1);
   world.clock.advance(1);
   await collector.poll(signal);
-  assert.deepEqual(world.asked().at(-1), { fromMin: 9, toMin: 10 });
+  assert.deepEqual(world.asked().at(-1), [9, 10]);
   assert.deepEqual(world.covered(), [[0, 10]]);
   world.record.assertAccounted('candles');
 });
 
 test('a candle that is still open for the server is not final, whatever is believed here', async () => {
-  const world = new World(11);
+  const world = new CandlesWorld(11);
   world.exchange.dateBehindMs = MINUTE_MS;
   assert.equal(await pollAll(world.collector()), 2, 'an answer that settles nothing ends the turn');
   assert.deepEqual(world.covered(), [[0, 9]]);
@@ -167,18 +45,18 @@ test('a candle that is still open for the server is not final, whatever is belie
 });
 
 test('what is missing comes newest first, in pieces of at most a thousand', async () => {
-  const world = new World(2501);
+  const world = new CandlesWorld(2501);
   assert.equal(await pollAll(world.collector()), 3);
   assert.deepEqual(world.asked(), [
-    { fromMin: 1500, toMin: 2500 },
-    { fromMin: 500, toMin: 1500 },
-    { fromMin: 0, toMin: 500 },
+    [1500, 2500],
+    [500, 1500],
+    [0, 500],
   ]);
   assert.deepEqual(world.covered(), [[0, 2500]]);
 });
 
 test('candles that close with each answer do not keep a turn from older ones', async () => {
-  const world = new World(5001);
+  const world = new CandlesWorld(5001);
   const { answers } = world.exchange;
   const { kline } = answers;
   // Five minutes of a tape that is played fast.
@@ -194,38 +72,29 @@ test('candles that close with each answer do not keep a turn from older ones', a
 });
 
 test('an exchange that gives fewer at once is asked for no more', async () => {
-  const world = new World(2500);
+  const world = new CandlesWorld(2500);
   world.exchange.candlesMax = 496;
   const collector = world.collector();
   while (await collector.poll(signal)) {
     // Page by page.
   }
-  const lengths = world.asked().map(({ fromMin, toMin }) => toMin - fromMin);
+  const lengths = world.asked().map(([fromMin, toMin]) => toMin - fromMin);
   assert.equal(Math.max(...lengths), 496);
   assert.deepEqual(world.covered(), [[0, 2499]]);
 });
 
 test('a restart goes on from the islands', async () => {
-  const world = new World(2501);
+  const world = new CandlesWorld(2501);
   await world.collector().poll(signal);
   await pollAll(world.collector());
   assert.deepEqual(world.asked().slice(1), [
-    { fromMin: 500, toMin: 1500 },
-    { fromMin: 0, toMin: 500 },
+    [500, 1500],
+    [0, 500],
   ]);
 });
 
-test('a minute without a candle is covered', async () => {
-  const world = new World(11);
-  for (const minute of [1, 4, 5, 9]) world.absent.add(minute);
-  await pollAll(world.collector());
-  assert.deepEqual(world.covered(), [[0, 10]]);
-  assert.equal(world.stored().length, 6);
-  assert.deepEqual(world.gaps(), []);
-});
-
 test('what lies below the oldest candle is beyond history, until an older one shows', async () => {
-  const world = new World(2501);
+  const world = new CandlesWorld(2501);
   for (let minute = 0; minute < 2100; minute += 1) world.absent.add(minute);
   const collector = world.collector();
   await pollAll(collector);
@@ -253,7 +122,7 @@ test('what lies below the oldest candle is beyond history, until an older one sh
 });
 
 test('a traded minute whose candle is never shown is given up after some looks, and asked for each hour', async () => {
-  const world = new World(100);
+  const world = new CandlesWorld(100);
   await world.archive.commit({ trades: [tradeAt(50)] });
   world.absent.add(50);
   const collector = world.collector();
@@ -268,7 +137,7 @@ test('a traded minute whose candle is never shown is given up after some looks, 
     await pollAll(collector);
   }
   assert.deepEqual(found(), ['unfillable', 'walk stalled', 3]);
-  const looksAt = () => world.asked().filter(({ fromMin, toMin }) => fromMin <= 50 && 50 < toMin);
+  const looksAt = () => world.asked().filter(([fromMin, toMin]) => fromMin <= 50 && 50 < toMin);
   const before = looksAt().length;
   for (let minute = 0; minute < 55; minute += 1) {
     world.clock.advance(MINUTE_MS);
@@ -282,7 +151,7 @@ test('a traded minute whose candle is never shown is given up after some looks, 
 });
 
 test('as many traded minutes as an outage has are given up like one', async () => {
-  const world = new World(1800);
+  const world = new CandlesWorld(1800);
   const minutes = Array.from({ length: 1500 }, (_, n) => 100 + n);
   for (const minute of minutes) world.absent.add(minute);
   await world.archive.commit({ trades: minutes.map(tradeAt) });
@@ -298,7 +167,7 @@ test('as many traded minutes as an outage has are given up like one', async () =
 for (const minute of [50, 99]) {
   const where = minute === 50 ? 'on its own' : 'beside newer ones, in each minute';
   test(`only answers a pause apart give a traded minute up, where it is read ${where}`, async () => {
-    const world = new World(100);
+    const world = new CandlesWorld(100);
     world.absent.add(minute);
     await world.archive.commit({ trades: [tradeAt(minute)] });
     const collector = world.collector({ rereads: 30 });
@@ -313,7 +182,7 @@ for (const minute of [50, 99]) {
 
 test('a candle that came, or was doubted, is not given up at the next answer without it', async () => {
   for (const isDoubted of [true, false]) {
-    const world = new World(100);
+    const world = new CandlesWorld(100);
     world.absent.add(50);
     await world.archive.commit({ trades: [tradeAt(50)] });
     const collector = world.collector();
@@ -329,7 +198,7 @@ test('a candle that came, or was doubted, is not given up at the next answer wit
       await pollAll(collector);
       assert.equal(world.covered().length, 1);
       world.absent.add(50);
-      const revocation = { stream: STREAM, span, reason: 'suspect', note: '', atMs: 0 } as const;
+      const revocation = { stream: CANDLES, span, reason: 'suspect', note: '', atMs: 0 } as const;
       await world.archive.commit({ revoke: [revocation] });
       await collector.reload();
     }
@@ -343,7 +212,7 @@ test('a candle that came, or was doubted, is not given up at the next answer wit
 });
 
 test('a page that a cache has kept shows history of its own time', async () => {
-  const world = new World(100);
+  const world = new CandlesWorld(100);
   const collector = world.collector({ collectFromMin: 40, rereads: 60 });
   await pollAll(collector);
   world.clock.advance(100 * MINUTE_MS);
@@ -361,7 +230,7 @@ test('a page that a cache has kept shows history of its own time', async () => {
 });
 
 test('time beyond history is asked for again once its trades are covered, and no other', async () => {
-  const world = new World(1001);
+  const world = new CandlesWorld(1001);
   for (let minute = 0; minute < 800; minute += 1) world.absent.add(minute);
   let spans: Span[] = [];
   const collector = world.collector({ coveredTrades: () => spans });
@@ -375,7 +244,7 @@ test('time beyond history is asked for again once its trades are covered, and no
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[301, 1000]]);
   const settled = world.asked().slice(asked);
-  const further = settled.filter(({ fromMin }) => fromMin < 301);
+  const further = settled.filter(([fromMin]) => fromMin < 301);
   assert.ok(further.length <= 1, 'what is still unknown is looked at once, and keeps its pause');
   assert.deepEqual(world.gaps(), [[0, 800]]);
   await pollAll(collector);
@@ -387,7 +256,7 @@ for (const isRestarted of [true, false]) {
     const who = isRestarted ? 'by an earlier run' : 'before an outage';
     const shown = fromMin < 599 ? `candles from minute ${fromMin} on are shown` : 'none is shown';
     test(`what was shown ${who} proves nothing of time that the exchange has no candles of any more: ${shown}`, async () => {
-      const world = new World(100);
+      const world = new CandlesWorld(100);
       const running = world.collector({ rereads: 3 });
       await pollAll(running);
       world.clock.advance(500 * MINUTE_MS);
@@ -401,48 +270,8 @@ for (const isRestarted of [true, false]) {
   }
 }
 
-test('one minute that one answer lacks is not quiet, though an older candle shows', async () => {
-  const world = new World(100);
-  await pollAll(world.collector());
-  world.clock.advance(MINUTE_MS);
-  world.absent.add(99);
-  await world.collector().poll(signal);
-  assert.deepEqual(world.asked().slice(-2), [
-    { fromMin: 99, toMin: 100 },
-    { fromMin: 0, toMin: 100 },
-  ]);
-  assert.deepEqual(world.covered(), [[0, 100]], 'two answers lacked it');
-});
-
-test('a few quiet minutes of an outage are quiet where an older candle is shown', async () => {
-  const world = new World(100);
-  await pollAll(world.collector());
-  world.clock.advance(30 * MINUTE_MS);
-  for (let minute = 95; minute < 120; minute += 1) world.absent.add(minute);
-  const asked = world.asked().length;
-  await pollAll(world.collector());
-  assert.deepEqual(world.covered(), [[0, 129]]);
-  assert.deepEqual(world.asked().slice(asked), [
-    { fromMin: 99, toMin: 129 },
-    { fromMin: 0, toMin: 121 },
-  ]);
-});
-
-test('a market without any candle is quiet from where it was first looked at', async () => {
-  const world = new World(100);
-  for (let minute = 0; minute < 200; minute += 1) world.absent.add(minute);
-  const collector = world.collector();
-  await pollAll(collector);
-  assert.deepEqual(world.covered(), []);
-  for (let minute = 100; minute < 111; minute += 1) {
-    world.clock.advance(MINUTE_MS);
-    await pollAll(collector);
-  }
-  assert.deepEqual(world.covered(), [[100, 110]]);
-});
-
 test('a refused candle leaves its minute open and listed, and is asked for again only later', async () => {
-  const world = new World(11);
+  const world = new CandlesWorld(11);
   world.broken.add(4);
   const collector = world.collector();
   await pollAll(collector);
@@ -456,7 +285,7 @@ test('a refused candle leaves its minute open and listed, and is asked for again
     world.clock.advance(MINUTE_MS);
     await pollAll(collector);
   }
-  assert.equal(world.asked().filter(({ fromMin, toMin }) => fromMin <= 4 && 4 < toMin).length, 1);
+  assert.equal(world.asked().filter(([fromMin, toMin]) => fromMin <= 4 && 4 < toMin).length, 1);
   world.broken.clear();
   world.clock.advance(2 * MINUTE_MS);
   await pollAll(collector);
@@ -465,12 +294,12 @@ test('a refused candle leaves its minute open and listed, and is asked for again
 });
 
 test('candles that a dispute about the time holds back are no refused rows, and are covered soon', async () => {
-  const world = new World(11);
+  const world = new CandlesWorld(11);
   const time = new FakeTime(world.clock);
   time.isSettled = false;
   const { clock, record: telemetry } = world;
   const ports = { archive: world.archive, time, clock, telemetry };
-  const { archive } = new StreamLedger(ports, MARKET, STREAM);
+  const { archive } = new StreamLedger(ports, 'BTC_USDT', CANDLES);
   const collector = world.collector({ archive });
   await pollAll(collector);
   assert.deepEqual(world.covered(), [[0, 9]], 'up to the newest candle');
@@ -482,7 +311,7 @@ test('candles that a dispute about the time holds back are no refused rows, and 
 });
 
 test('candles without a readable time leave the whole answer open, over any number of pages', async () => {
-  const world = new World(3001);
+  const world = new CandlesWorld(3001);
   world.extra = [world.candle('when?')];
   const collector = world.collector();
   assert.equal(await pollAll(collector), 3);
@@ -496,28 +325,28 @@ test('candles without a readable time leave the whole answer open, over any numb
 });
 
 test('the last candles are read again with a new one, and a revision is told apart', async () => {
-  const world = new World(10);
+  const world = new CandlesWorld(10);
   const collector = world.collector({ rereads: 3 });
   await pollAll(collector);
   world.volume = '2';
   world.clock.advance(MINUTE_MS);
   await pollAll(collector);
-  assert.deepEqual(world.asked().at(-1), { fromMin: 6, toMin: 10 });
+  assert.deepEqual(world.asked().at(-1), [6, 10]);
   assert.deepEqual({ ...world.record.outcomesOf('candles') }, { stored: 10, updated: 3 });
   world.record.assertAccounted('candles');
 });
 
 test('rereading asks for no more than a page and nothing before the begin', async () => {
-  const world = new World(5);
+  const world = new CandlesWorld(5);
   await pollAll(world.collector({ collectFromMin: 2, rereads: 50 }));
-  assert.deepEqual(world.asked(), [{ fromMin: 2, toMin: 4 }]);
-  const long = new World(1101);
+  assert.deepEqual(world.asked(), [[2, 4]]);
+  const long = new CandlesWorld(1101);
   await long.collector({ rereads: 50 }).poll(signal);
-  assert.deepEqual(long.asked(), [{ fromMin: 100, toMin: 1100 }]);
+  assert.deepEqual(long.asked(), [[100, 1100]]);
 });
 
 test('a covered candle that cannot be read again is no gap', async () => {
-  const world = new World(10);
+  const world = new CandlesWorld(10);
   const collector = world.collector({ rereads: 3 });
   await pollAll(collector);
   world.broken.add(8);
@@ -528,31 +357,8 @@ test('a covered candle that cannot be read again is no gap', async () => {
   world.record.assertAccounted('candles');
 });
 
-test('a candle beside one of no readable time is stored, and nothing is claimed', async () => {
-  const world = new World(10);
-  world.absent.add(8);
-  const claimed: Array<[number, number]> = [];
-  const { archive } = world;
-  const commit = archive.commit.bind(archive);
-  archive.commit = (batch) => {
-    for (const { span } of batch.claims ?? []) {
-      claimed.push([minuteOf(span.fromMs), minuteOf(span.toMs)]);
-    }
-    return commit(batch);
-  };
-  const collector = world.collector({ rereads: 2 });
-  await pollAll(collector);
-  claimed.length = 0;
-  world.absent.clear();
-  world.extra = [world.candle('soon')];
-  world.clock.advance(MINUTE_MS);
-  await collector.poll(signal);
-  assert.ok(world.stored().includes(8));
-  assert.deepEqual(claimed, []);
-});
-
 test('strays are quarantined; one beside the grid leaves both minutes open that it lies across', async () => {
-  const world = new World(11);
+  const world = new CandlesWorld(11);
   world.absent.add(4);
   const startS = START_MS / 1000;
   world.extra = [world.candle(startS + 4 * 60 + 30), world.candle(startS + 500 * 60)];
@@ -567,11 +373,11 @@ test('strays are quarantined; one beside the grid leaves both minutes open that 
 });
 
 test('candles of another market or interval are not taken for what was asked', async () => {
-  const world = new World(11);
+  const world = new CandlesWorld(11);
   world.interval = 3600;
   await assert.rejects(world.collector().poll(signal), { code: 'candle_mismatch' });
   assert.deepEqual(world.covered(), []);
-  const mixed = new World(11);
+  const mixed = new CandlesWorld(11);
   mixed.absent.add(4);
   mixed.extra = [mixed.candle(START_MS / 1000 + 240, '9', 'ETH_USDT')];
   await pollAll(mixed.collector());
@@ -580,7 +386,7 @@ test('candles of another market or interval are not taken for what was asked', a
 });
 
 test('candles that could not be committed are counted as lost and asked for again', async () => {
-  const world = new World(11);
+  const world = new CandlesWorld(11);
   const collector = world.collector();
   world.archive.before = () => {
     throw new Error('no database');
@@ -594,7 +400,7 @@ test('candles that could not be committed are counted as lost and asked for agai
 });
 
 test('a wanted span before everything else is fetched in full, and nothing between', async () => {
-  const world = new World(5000);
+  const world = new CandlesWorld(5000);
   const collector = world.collector({ collectFromMin: 4900 });
   await pollAll(collector);
   const wanted = { fromMs: START_MS + 90_000, toMs: START_MS + 1500 * MINUTE_MS };
@@ -609,7 +415,7 @@ test('a wanted span before everything else is fetched in full, and nothing betwe
 });
 
 test('of a time that is not kept any more no candle is asked for', async () => {
-  const world = new World(5000);
+  const world = new CandlesWorld(5000);
   const collector = world.collector({ collectFromMin: 0 });
   collector.backfill({ fromMs: START_MS + 100 * MINUTE_MS, toMs: START_MS + 200 * MINUTE_MS });
   collector.backfill({ fromMs: START_MS + 4890 * MINUTE_MS, toMs: START_MS + 4910 * MINUTE_MS });
@@ -620,7 +426,7 @@ test('of a time that is not kept any more no candle is asked for', async () => {
 });
 
 test('of candles that are only requested none other is expected, whatever is kept', async () => {
-  const world = new World(200);
+  const world = new CandlesWorld(200);
   const collector = world.collector({ collectFromMin: null });
   collector.keepFrom(START_MS + 20 * MINUTE_MS);
   collector.backfill({ fromMs: START_MS + 10 * MINUTE_MS, toMs: START_MS + 30 * MINUTE_MS });
@@ -630,22 +436,22 @@ test('of candles that are only requested none other is expected, whatever is kep
 
 test('a candle that begins in files is not asked for, be it wanted or collected anyway', async () => {
   for (const collectFromMin of [40, 90]) {
-    const world = new World(200);
+    const world = new CandlesWorld(200);
     const collector = world.collector({ collectFromMin });
     const inFiles = { fromMs: START_MS, toMs: START_MS + 50.5 * MINUTE_MS };
     collector.backfill({ fromMs: inFiles.toMs, toMs: START_MS + 199 * MINUTE_MS });
     collector.leaveOut([inFiles]);
     await pollAll(collector);
-    assert.deepEqual(world.asked(), [{ fromMin: 51, toMin: 199 }]);
+    assert.deepEqual(world.asked(), [[51, 199]]);
     // Brought back.
     collector.leaveOut([]);
     await pollAll(collector);
-    assert.equal(world.asked().at(-1)?.fromMin, collectFromMin === 40 ? 40 : 50);
+    assert.equal(world.asked().at(-1)?.[0], collectFromMin === 40 ? 40 : 50);
   }
 });
 
 test('a candle that ends in files begins before them, and is asked for once', async () => {
-  const world = new World(100);
+  const world = new CandlesWorld(100);
   const collector = world.collector();
   collector.leaveOut([{ fromMs: START_MS + 50.5 * MINUTE_MS, toMs: START_MS + 200 * MINUTE_MS }]);
   const { commit } = world.archive;
@@ -659,11 +465,11 @@ test('a candle that ends in files begins before them, and is asked for once', as
   assert.deepEqual(world.covered(), [[0, 50.5]]);
   world.clock.advance(0.3 * MINUTE_MS);
   await pollAll(collector);
-  assert.deepEqual(world.asked(), [{ fromMin: 0, toMin: 51 }]);
+  assert.deepEqual(world.asked(), [[0, 51]]);
 });
 
 test('an older page that cannot be had is put off and listed, and does not hold up the rest', async () => {
-  const world = new World(2501);
+  const world = new CandlesWorld(2501);
   const answer = world.exchange.answers.kline ?? assert.fail();
   world.exchange.answers.kline = (params) => {
     if (Number(params.start) === START_MS / 1000 + 500 * 60) throw new Error('not this one');
@@ -688,13 +494,13 @@ test('an older page that cannot be had is put off and listed, and does not hold 
 });
 
 test('doubted candles are fetched again', async () => {
-  const world = new World(100);
+  const world = new CandlesWorld(100);
   const collector = world.collector();
   await pollAll(collector);
   world.volume = '7';
   await collector.invalidate({ fromMs: START_MS + 90_000, toMs: START_MS + 120_000 }, 'a test');
   await pollAll(collector);
-  assert.deepEqual(world.asked().at(-1), { fromMin: 1, toMin: 2 });
+  assert.deepEqual(world.asked().at(-1), [1, 2]);
   assert.deepEqual(world.covered(), [[0, 99]]);
   assert.equal(world.archive.klines.get(`7 60 ${START_MS / 1000 + 60}`)?.volume, '7');
 });
@@ -734,7 +540,15 @@ test('days that begin at the hour of another time zone are learned from the answ
       variant: day,
       collectFromMs,
     } as const;
-    const own = { market: MARKET, marketId: 7, intervalS: day, stream, exchange, archive, clock };
+    const own = {
+      market: 'BTC_USDT',
+      marketId: 7,
+      intervalS: day,
+      stream,
+      exchange,
+      archive,
+      clock,
+    };
     const time = { nowMs: () => clock.wallMs() };
     const rest = {
       time,
@@ -769,7 +583,7 @@ test('days that begin at the hour of another time zone are learned from the answ
 });
 
 test('of what an answer says that it is not about, nothing is covered: it is listed and asked for later', async () => {
-  const world = new World(31);
+  const world = new CandlesWorld(31);
   // Of thirty minutes that are asked for, the page reaches from the fifth to the twentieth.
   world.answered = { fromMin: 5, toMin: 19 };
   const collector = world.collector();

@@ -11,6 +11,7 @@ import type { Gap } from '../../../src/store/index.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
 import { FakeTime } from '../../support/fake-time.js';
+import { gate } from '../../support/gate.js';
 import { ModelArchive } from '../../support/models/model-archive.js';
 import { CollectRecord } from '../../support/worlds/collect-record.js';
 
@@ -183,10 +184,7 @@ test('starting polls every stream of every market at once', async (t) => {
 test('trades of an open market are asked for while others are still being opened', async (t) => {
   const archive = new ModelArchive();
   const { ensureStream } = archive;
-  let open: () => void = () => undefined;
-  const slow = new Promise<void>((resolve) => {
-    open = resolve;
-  });
+  const { opened: slow, open } = gate();
   archive.ensureStream = async (key) => {
     if (key.marketId === 2) await slow;
     return await ensureStream.call(archive, key);
@@ -610,10 +608,7 @@ test('the first list of markets is waited for, without a hot loop', async (t) =>
 
 test('a refresh while the first list is awaited opens no market twice', async (t) => {
   const world = new World(t);
-  let release: () => void = () => undefined;
-  const held = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { opened: held, open: release } = gate();
   world.archive.before = (method) => (method === 'ensureStream' ? held : undefined);
   const started = world.collector.start();
   await world.tick('markets');
@@ -628,10 +623,7 @@ test('a refresh while the first list is awaited opens no market twice', async (t
 for (const method of ['ensureMarkets', 'ensureStream', 'coveredRanges'] as const) {
   test(`stopping while ${method} of the start is under way leaves nothing running`, async (t) => {
     const world = new World(t);
-    let release: () => void = () => undefined;
-    const held = new Promise<void>((resolve) => {
-      release = resolve;
-    });
+    const { opened: held, open: release } = gate();
     world.archive.before = (called) => (called === method ? held : undefined);
     const started = assert.rejects(world.collector.start(), { code: 'aborted' });
     await world.clock.run(0);
@@ -649,10 +641,7 @@ for (const method of ['ensureMarkets', 'ensureStream', 'coveredRanges'] as const
 
 test('stopping while the tickers are being opened leaves nothing running', async (t) => {
   const world = new World(t);
-  let release: () => void = () => undefined;
-  const held = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { opened: held, open: release } = gate();
   const { ensureStream } = world.archive;
   let hasReached = false;
   world.archive.ensureStream = async (key) => {
@@ -674,10 +663,7 @@ test('stopping while the tickers are being opened leaves nothing running', async
 
 test('stopping waits for a commit under way; a second stop waits for the first', async (t) => {
   const world = new World(t);
-  let release: () => void = () => undefined;
-  const held = new Promise<void>((resolve) => {
-    release = resolve;
-  });
+  const { opened: held, open: release } = gate();
   await world.collector.start();
   world.archive.before = (method) => (method === 'commit' ? held : undefined);
   await world.tick('trades');

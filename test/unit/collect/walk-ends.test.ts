@@ -230,22 +230,6 @@ test('a span that is wanted of a market without trades is given up on two signs'
   );
 });
 
-test('two signs that history ends are no proof when more than half an hour lies between them', async () => {
-  for (const [pauseMs, isProof] of [
-    [1_800_000, true],
-    [1_801_000, false],
-  ] as const) {
-    const { world, walker } = await forgotten();
-    for (const afterMs of [pauseMs, 0]) {
-      while (walker.pendingGap() !== undefined) await walker.fillStep(signal);
-      world.clock.advance(afterMs);
-      world.clock.stepWall(-afterMs);
-    }
-    const given = world.archive.gaps.filter(({ state }) => state === 'unfillable');
-    assert.equal(given.length > 0, isProof, `${pauseMs} ms`);
-  }
-});
-
 test('one row below what is known is shown by a second answer, at another address, in the same step', async () => {
   const world = new TradeWorld(every(60, 1), 60);
   const first = world.walker();
@@ -263,18 +247,6 @@ test('one row below what is known is shown by a second answer, at another addres
     'a step into a gap is no look at the head',
   );
   assert.equal(world.archive.tries.get(1), undefined, 'no try has failed');
-});
-
-test('an absence as long as the exchange keeps trades ends no empty time, a longer one does', () => {
-  const span = { fromMs: 0, toMs: 10_000 };
-  for (const [absenceMs, expected] of [
-    [900_000, span],
-    [900_001, undefined],
-  ] as const) {
-    const empty = new EmptyMarket(span, 900_000);
-    empty.tradedAt(span.toMs + absenceMs);
-    assert.deepEqual(empty.span, expected);
-  }
 });
 
 test('two signs below the same trade, a second to half an hour apart, are a proof; each other one begins anew', () => {

@@ -12,7 +12,6 @@ import {
   stateParams,
   updateMessage,
 } from '../../../src/contract/realtime.js';
-import fc from '../../support/properties.js';
 
 const figures = {
   ...{ last: '61837.63', open: '61100', close: '61837.63', high: '62000.5' },
@@ -182,30 +181,4 @@ test('a frame that is neither response nor update is not recognised', () => {
   ]) {
     assert.deepEqual(readServerFrame(frame), { kind: 'unrecognised' }, JSON.stringify(frame));
   }
-});
-
-test('any frame is read without an error, also one that resembles a good one', () => {
-  const kinds = new Set(['response', 'update', 'unrecognised']);
-  const anything = fc.anything({ withNullPrototype: true, withBigInt: true, withDate: true });
-  const resembling = fc.record(
-    {
-      id: fc.oneof(fc.constantFrom(null, 1, 'a'), anything),
-      method: fc.oneof(fc.constant('state.update'), anything),
-      params: fc.oneof(fc.tuple(fc.constant('BTC_USDT'), fc.constant(record)), anything),
-      result: fc.oneof(fc.constant(record), anything),
-      error: fc.oneof(fc.constantFrom(null, REALTIME_ERRORS.timeout), anything),
-    },
-    { requiredKeys: [] },
-  );
-  fc.assert(
-    fc.property(fc.oneof(anything, resembling), (frame) => {
-      assert.ok(kinds.has(readServerFrame(frame).kind));
-    }),
-    { numRuns: 500 },
-  );
-  fc.assert(
-    fc.property(fc.json(), (text) => {
-      assert.ok(kinds.has(readServerFrame(JSON.parse(text)).kind));
-    }),
-  );
 });

@@ -27,7 +27,7 @@ test('marks of all streams and markets together have a bound', async () => {
   );
   await assert.rejects(markGaps(snapshot, streams, 11), {
     code: 'archive_gaps',
-    message: /more than 11 begins and ends: choose a shorter span/,
+    message: /more than 11 starts and ends: choose a shorter time range/,
   });
 });
 
@@ -75,6 +75,6 @@ test('a stream with too many gaps is refused, not marked in part', async () => {
   assert.equal((await marksOf(streamOf('trades', many(100_000)))).length, 200_000);
   await assert.rejects(marksOf(streamOf('trades', many(100_001))), {
     code: 'archive_gaps',
-    message: /100001 gaps there, more than 100000: choose a shorter span/,
+    message: /100001 gaps there, more than 100000: choose a shorter time range/,
   });
 });

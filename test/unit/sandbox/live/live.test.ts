@@ -73,18 +73,6 @@ test('beyond the served history no candle pretends to be whole', async (t) => {
   }
 });
 
-test('depth is the sum of the orders in the book', async (t) => {
-  const backend = await openTestLive(t);
-  const { asks } = backend.depth(BTC, 1000);
-  const { total, rows } = backend.book(BTC, 'sell', 0, 1000);
-  assert.equal(total, rows.length);
-  const sums = new Map<string, string>();
-  for (const { price, left } of rows) sums.set(price, addDecimals(sums.get(price) ?? '0', left));
-  assert.equal(sums.size, asks.length);
-  for (const [price, amount] of asks) assert.ok(equalDecimals(amount, sums.get(price) ?? '0'));
-  assert.deepEqual(backend.book(BTC, 'sell', 5, 3).rows, rows.slice(5, 8));
-});
-
 test('candles and states of every length are the exact sums of the trades', async (t) => {
   const backend = await openTestLive(t, { startOffsetS: 7200 });
   const truth = [...backend.truth(BTC)];
@@ -197,59 +185,6 @@ test('options that cannot be are refused in words', async () => {
   await refused({ markets: [{ ...STILL_MARKET, basePrice: '0.001' }] }, /basePrice "0\.001"/);
   await refused({ runId: 'a b' }, /run/);
   await refused({ startMs: 5, originMs: 6 }, /origin/);
-});
-
-test('markets come, are blocked, go, and come back while the exchange runs', async (t) => {
-  const clock = new FakeClock();
-  const backend = await openTestLive(t, { ...OPEN, markets: ['ETH_USDT'] }, clock);
-  assert.match(JSON.stringify(backend.marketControl.create('DOT_USDT')), /"stock":"DOT"/);
-  assert.throws(() => backend.marketControl.create('DOT_USDT'), /listed already/);
-  backend.marketControl.create({ ...STILL_MARKET, activity: 0.5 });
-  const { name } = STILL_MARKET;
-  assert.deepEqual(
-    backend.markets().map((market) => market.name),
-    ['ETH_USDT', 'DOT_USDT', name],
-  );
-  clock.advance(600_000);
-  const before = backend.trades(name, 0, 100_000);
-  assert.ok(before.length > 100, 'traders came at once');
-  assert.ok((before.at(-1)?.timeUs ?? 0) >= LIVE_START_MS * 1000, 'it has no past');
-  assert.notDeepEqual(backend.depth(name, 5).asks, []);
-
-  backend.marketControl.block(name, true);
-  const resting = backend.depth(name, 1000);
-  const order = { market: name, side: 'buy', price: '1', amount: '1' } as const;
-  const refusal = (refused: string) => (error: unknown) =>
-    error instanceof RefusedError && error.refusal === refused;
-  assert.throws(() => backend.placeOrder('alice', order), refusal('operationBlocked'));
-  clock.advance(3_600_000);
-  assert.deepEqual(backend.trades(name, 0, 100_000), before, 'nobody trades');
-  assert.notDeepEqual(resting.asks, []);
-  assert.deepEqual(backend.depth(name, 1000), resting, 'what rests stays, over sessions too');
-  backend.marketControl.block(name, false);
-  clock.advance(600_000);
-  assert.ok(backend.trades(name, 0, 100_000).length > before.length);
-
-  backend.marketControl.deposit('alice', 'ZZZ', '5000');
-  backend.placeOrder('alice', order);
-  assert.notEqual(backend.balances('alice').ZZZ?.freeze, '0');
-  const truth = [...backend.truth(name)];
-  backend.marketControl.delist(name);
-  assert.equal(backend.hasMarket(name), false);
-  assert.equal(backend.tickers()[name], undefined);
-  assert.equal(backend.balances('alice').ZZZ?.freeze, '0', 'its orders are cancelled');
-  assert.throws(() => backend.placeOrder('alice', order), refusal('invalidInput'));
-  assert.throws(() => backend.marketControl.delist(name), /no market/);
-  clock.advance(600_000);
-  assert.deepEqual([...backend.truth(name)], truth, 'its trades stay true');
-
-  backend.marketControl.create({ ...STILL_MARKET, activity: 0.5 });
-  clock.advance(600_000);
-  const all = [...backend.truth(name)];
-  assert.ok(all.length > truth.length);
-  assert.deepEqual(all.slice(0, truth.length), truth);
-  assert.throws(() => backend.marketControl.deposit('nobody', 'ZZZ', '1'), /no API key/);
-  assert.throws(() => backend.marketControl.deposit('alice', 'NIL', '1'), /NIL/);
 });
 
 test('a market that comes back with other precisions goes on with every value as it was', async (t) => {

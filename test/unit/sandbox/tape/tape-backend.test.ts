@@ -1,11 +1,6 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import {
-  addDecimals,
-  compareDecimals,
-  equalDecimals,
-  multiplyDecimals,
-} from '../../../../src/kernel/decimal.js';
+import { compareDecimals } from '../../../../src/kernel/decimal.js';
 import { TapeError } from '../../../../src/sandbox/errors.js';
 import type { TapeOptions } from '../../../../src/sandbox/tape/tape-backend.js';
 import { openTape } from '../../../../src/sandbox/tape/tape-backend.js';
@@ -71,18 +66,6 @@ test('what is older than the history that is served is forgotten, and its candle
   assert.deepEqual(openTimes, [60, 120]);
   assert.deepEqual(ids([...backend.truth(MARKET)]), [1, 2, 3, 4]);
   await assert.rejects(open(t, trades, { historyMax: 0 }), /history 0: expected a whole number/);
-});
-
-test('recorded trades obey the same rule at every time', async () => {
-  const clock = new FakeClock();
-  const backend = await openTape(await testTape({ pace: 7 }), clock);
-  for (let step = 0; step < 300; step += 1) {
-    clock.advance(37);
-    const nowUs = backend.nowMs() * 1000;
-    const [newest] = backend.trades(MARKET, 0, 1);
-    assert.ok(newest === undefined || newest.timeUs <= nowUs);
-  }
-  assert.equal(backend.trades(MARKET, 0, 1)[0]?.id, [...backend.truth(MARKET)].at(-1)?.id);
 });
 
 test('pace and offset: twenty seconds of the tape pass in one', async (t) => {
@@ -200,35 +183,6 @@ test('variants of candles: gaps filled, and opened with the close before', async
     return [open, close, highest, lowest, volume].join(' ');
   });
   assert.deepEqual(figures, ['10 20 20 10 2', '20 20 20 20 0', '20 15 20 15 1']);
-});
-
-test('candles of every length equal the sums of the trades they span', async () => {
-  const backend = await openTape(await testTape({ startOffsetS: 7000 }), new FakeClock());
-  const truth = [...backend.truth(MARKET)];
-  const nowS = Math.floor(backend.nowMs() / 1000);
-  for (const intervalS of [5, 60, 900, 3600]) {
-    const query = { market: MARKET, startS: nowS - 7200, endS: nowS, intervalS };
-    const candles = backend.kline(query);
-    assert.ok(candles.length >= 1);
-    let counted = 0;
-    for (const { time, open, close, highest, lowest, volume, amount } of candles) {
-      const inside = truth.filter(({ timeUs }) => {
-        return timeUs >= time * 1e6 && timeUs < (time + intervalS) * 1e6;
-      });
-      counted += inside.length;
-      const prices = inside.map(({ price }) => price).sort(compareDecimals);
-      assert.deepEqual([open, close], [inside[0]?.price, inside.at(-1)?.price]);
-      assert.deepEqual([lowest, highest], [prices[0], prices.at(-1)]);
-      const sum = (texts: string[]) => texts.reduce(addDecimals, '0');
-      const traded = sum(inside.map((trade) => trade.amount));
-      assert.ok(equalDecimals(volume, traded), `candle ${time}: ${volume}, not ${traded}`);
-      const paid = sum(inside.map((trade) => multiplyDecimals(trade.price, trade.amount)));
-      assert.ok(equalDecimals(amount, paid), `candle ${time}: ${amount}, not ${paid}`);
-    }
-    const fromUs = (candles[0]?.time ?? 0) * 1e6;
-    const whole = truth.filter(({ timeUs }) => timeUs >= fromUs);
-    assert.equal(counted, whole.length, 'every trade is in exactly one candle');
-  }
 });
 
 test('ticker and states roll: what is older than the window does not count', async (t) => {
