@@ -11,6 +11,7 @@ import {
   type ExchangeAddress,
   firstAnswer,
   openExchange,
+  settleTime,
 } from '../opening/exchange.js';
 import type { Session } from '../opening/session.js';
 
@@ -200,14 +201,11 @@ export class WarmFeeds {
 
   async #open(store: Store): Promise<void> {
     const { config } = this.#options;
-    const { client, openStateFeed, time } = this.#access;
+    const { openStateFeed, time } = this.#access;
     const { signal } = this.#ending;
     await firstAnswer(this.#access, signal, this.#options, 1);
-    // A second answer confirms the time of the first.
-    if (this.#kept.size === 0) await client.call('markets', {}, { signal, priority: 0 });
-    if (!config.streams.states.enabled) return;
     const share = shareOf(config);
-    const streams = await store.inspection.streams();
+    const streams = config.streams.states.enabled ? await store.inspection.streams() : [];
     signal.throwIfAborted();
     for (const stream of streams) {
       const { kind, market, variant } = stream;
@@ -218,5 +216,7 @@ export class WarmFeeds {
       if (this.#kept.has(key)) continue;
       this.#kept.set(key, new KeptFeed(openStateFeed(market, variant), time));
     }
+    // A takeover need not wait for it then.
+    await settleTime(this.#access, signal, this.#options);
   }
 }

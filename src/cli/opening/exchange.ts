@@ -292,7 +292,7 @@ async function askForCandles(
  * Asks on until several answers agree about the time, so that what is collected can be claimed. An
  * exchange whose answers do not agree does not keep the daemon from collecting: only claims wait for it.
  */
-async function settleTime(
+export async function settleTime(
   { client, time }: ExchangeAccess,
   signal: AbortSignal,
   { clock }: Session,
