@@ -246,7 +246,7 @@ async function startWorld(t: TestContext, folder: string, primary: BareServer) {
   const number = async (server: BareServer) => {
     const [row] = await runSql<{ n: number }>(
       urlOf(server),
-      'SELECT commit_no::int AS n FROM writer_commit',
+      'SELECT commit_no::int AS n FROM writer_commit WHERE share = 0',
     );
     return row?.n ?? 0;
   };

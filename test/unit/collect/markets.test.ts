@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { MarketList } from '../../../src/collect/markets.js';
+import { Share } from '../../../src/model/share.js';
 import type { CollectEvents } from '../../../src/observe/events.js';
 import { createLogger } from '../../../src/observe/logger.js';
 import { createTelemetry } from '../../../src/observe/telemetry.js';
@@ -32,6 +33,7 @@ class World {
     wanted: readonly string[] = [],
     max = 1_000,
     telemetry: CollectEvents = this.record,
+    share?: Share,
   ): MarketList {
     const { exchange, archive, clock } = this;
     return new MarketList({
@@ -41,6 +43,7 @@ class World {
       telemetry,
       wanted,
       max,
+      share,
     });
   }
 }
@@ -61,6 +64,38 @@ test('listed and delisted markets are picked up', async () => {
   );
   await list.refresh(signal);
   assert.equal(world.record.changes.length, 2, 'nothing new, nothing told');
+});
+
+test('later shares read the list from the archive, and each has markets of its own', async () => {
+  const world = new World();
+  const record = new CollectRecord();
+  const of = (text: string, telemetry = new CollectRecord()) =>
+    world.list([], 3, telemetry, Share.parse(text));
+  const [first, second] = [of('1/2'), of('2/2', record)];
+  await assert.rejects(second.refresh(signal), {
+    code: 'no_markets',
+    message: /^the archive has no list of markets yet: the daemon of share 1\/2 asks/,
+  });
+  const refresh = async () => {
+    await first.refresh(signal);
+    await second.refresh(signal);
+    return [first, second].map((list) => [...list.collected.keys()].join(' '));
+  };
+  assert.deepEqual(await refresh(), ['A', 'B']);
+  world.entries = [market('A'), market('B'), market('C'), market('D')];
+  assert.deepEqual(await refresh(), ['A', 'B C']);
+  assert.deepEqual([...second.chosen.keys()], ['A', 'B', 'C'], 'as many as all shares may have');
+  world.entries = [market('A')];
+  assert.deepEqual(await refresh(), ['A', '']);
+  assert.deepEqual(
+    record.changes.map(({ added, removed }) => [added, removed]),
+    [
+      [['B'], []],
+      [['C'], []],
+      [[], ['B', 'C']],
+    ],
+  );
+  assert.equal(world.exchange.asked.length, 3, 'the first share alone asks the exchange');
 });
 
 test('what a delisting gave up is told of the markets that are wanted', async () => {
