@@ -85,7 +85,7 @@ async function walk(databaseUrl: string, shares: readonly string[]) {
   } finally {
     for (const daemon of daemons) await daemon.dispose();
     await server.stop();
-    await backend.stop();
+    backend.stop();
   }
 }
 

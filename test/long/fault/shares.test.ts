@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { makeDatabase, runSql } from '../../support/postgres/postgres.js';
-import type { Program } from '../../support/programs/program.js';
+import { Program } from '../../support/programs/program.js';
 import { StandbyWorld } from '../../support/worlds/standby-world.js';
 
 /** Three daemons of one archive, each with a share of the markets. The exchange is the judge. */
@@ -67,6 +67,20 @@ test('a daemon of another number of shares is refused', async (t) => {
     assert.match(other.text('stderr'), /which is divided into 2: give all daemons the same number/);
   }
   await world.storesAfter(holder, 0);
+  const env = { TAPEKEEP_DATABASE_URL: world.databaseUrl };
+  const status = new Program(['status'], { env });
+  t.after(() => status.dispose());
+  await status.ended();
+  assert.match(status.text('stdout'), /^Share 1\/2: held by tapekeep \(server process \d+\)\.$/m);
+  assert.match(status.text('stdout'), /^Share 2\/2: no daemon collects it\./m);
+  await holder.until(async () => {
+    const ready = await (await fetch(`${await holder.page()}/readyz`)).text();
+    return ready.includes('no daemon collects share 2/2 of the markets');
+  });
+  const handover = new Program(['handover'], { env: { ...env, TAPEKEEP_COLLECTOR_SHARE: '2/2' } });
+  t.after(() => handover.dispose());
+  assert.notEqual((await handover.ended()).code, 0);
+  assert.match(handover.text('stderr'), /no daemon of share 2\/2 stands by/);
   await world.judge(holder);
 });
 

@@ -87,9 +87,12 @@ test('a holder that is cut off from the exchange keeps the archive', async (t) =
 test('a promoted server without the last commits changes nothing of a takeover', async (t) => {
   const folder = await makeTempDir();
   const primary = await BareServer.make(folder);
-  // Before its folder: a server that runs writes into it.
-  t.after(() => removeServer(primary));
-  t.after(() => rm(folder, { recursive: true, force: true }));
+  const servers = [primary];
+  t.after(async () => {
+    // Before their folder: a server that runs writes into it.
+    for (const server of servers) await removeServer(server);
+    await rm(folder, { recursive: true, force: true });
+  });
   const urlOf = ({ url }: BareServer) => withDatabase(url, 'archive');
   await runSql(primary.url, 'CREATE DATABASE archive');
   await migrate({ databaseUrl: urlOf(primary) });
@@ -102,7 +105,7 @@ test('a promoted server without the last commits changes nothing of a takeover',
   const second = world.start(BUSY);
   await world.standsBy(second);
   const copy = await startStandby(primary, join(folder, 'copy'));
-  t.after(() => removeServer(copy.server));
+  servers.push(copy.server);
   await copy.cutOff();
   const from = await beats(world.databaseUrl);
   const sinceMs = Date.now();

@@ -326,13 +326,17 @@ test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is
 test('a standby that has every commit is promoted: nothing was lost, and nothing is a gap', async (t) => {
   const folder = await makeTempDir();
   const primary = await BareServer.make(folder);
-  t.after(() => removeServer(primary));
-  t.after(() => rm(folder, { recursive: true, force: true }));
+  const servers = [primary];
+  t.after(async () => {
+    // Before their folder: a server that runs writes into it.
+    for (const server of servers) await removeServer(server);
+    await rm(folder, { recursive: true, force: true });
+  });
   const world = await startWorld(t, folder, primary);
   const { exchange, proxy, coveredBeyond, judged } = world;
   await coveredBeyond(urlOf(primary), exchange.backend.nowMs() + SHOWN_MS);
   const standby = await startStandby(primary, join(folder, 'standby'));
-  t.after(() => removeServer(standby.server));
+  servers.push(standby.server);
   proxy.retarget(undefined);
   await primary.stop();
   await standby.cutOff();

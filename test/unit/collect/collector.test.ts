@@ -7,6 +7,7 @@ import { Schedules } from '../../../src/collect/schedule.js';
 import { TapekeepError } from '../../../src/kernel/errors.js';
 import { BoundedQueue } from '../../../src/kernel/queue.js';
 import { seededRandom } from '../../../src/kernel/random.js';
+import { Share } from '../../../src/model/share.js';
 import type { Gap } from '../../../src/store/index.js';
 import { ScriptedExchange } from '../../support/exchanges/scripted-exchange.js';
 import { FakeClock } from '../../support/fake-clock.js';
@@ -88,6 +89,7 @@ class World {
     public requestsPerS = 100,
     exactTimes = true,
     only?: CollectorOptions['only'],
+    share?: Share,
   ) {
     const isLive = only === undefined;
     const { schedules } = this;
@@ -128,7 +130,7 @@ class World {
           states: { enabled: isLive, periodsS: [60] },
         },
       },
-      only,
+      ...{ only, share },
       exchange: this.exchange,
       archive: this.archive,
       openStateFeed: (market) => {
@@ -164,6 +166,34 @@ class World {
     assert.ok([...this.schedules.values()].every(({ isStopped }) => isStopped));
   }
 }
+
+test('a share collects its markets, and the first one the tickers of all', async (t) => {
+  const archive = new ModelArchive();
+  // A is of share 1, B of share 2.
+  for (const [text, market] of [
+    ['1/2', 'A'],
+    ['2/2', 'B'],
+  ] as const) {
+    const share = Share.parse(text);
+    const world = new World(t, [], SCHEDULES.trades, archive, 100, true, undefined, share);
+    await world.collector.start();
+    await world.clock.run(0);
+    const { asked } = world.exchange;
+    const markets = asked.flatMap(({ params }) => params.market ?? []);
+    assert.deepEqual([...new Set(markets)], [market]);
+    assert.deepEqual(
+      (['markets', 'tickers', 'depth', 'kline'] as const).map((one) => world.exchange.countOf(one)),
+      [share?.isFirst ? 1 : 0, 1, 1, 3],
+    );
+    assert.deepEqual(world.collector.markets, [market]);
+    assert.deepEqual(world.collector.wantedMarkets, [market]);
+    assert.deepEqual(world.openFeeds(), [market]);
+    await world.collector.stop();
+    t.mock.restoreAll();
+  }
+  const tickers = archive.streams.filter(({ kind }) => kind === 'tickers');
+  assert.equal(tickers.length, 2, 'one of each market');
+});
 
 test('starting polls every stream of every market at once', async (t) => {
   const world = new World(t);
