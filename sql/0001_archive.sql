@@ -476,12 +476,18 @@ CREATE FUNCTION note_timeline() RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER
 SET timezone TO 'UTC'
 AS $$
+DECLARE
+  server_id text;
 BEGIN
+  SELECT system_identifier::text INTO server_id FROM pg_control_system();
   INSERT INTO server_timeline (system, timeline, share, commit_no)
-  SELECT s.system_identifier::text, left(pg_walfile_name(pg_current_wal_lsn()), 8), w.share, w.commit_no
-  FROM pg_control_system() s, writer_commit w
+  SELECT server_id, left(pg_walfile_name(pg_current_wal_lsn()), 8), share, commit_no FROM writer_commit
   ON CONFLICT DO NOTHING;
-EXCEPTION WHEN insufficient_privilege OR undefined_function THEN
+  -- The new primary may lack entries whose numbers it gives again, also where no writer lost a commit.
+  IF FOUND AND (SELECT count(DISTINCT timeline) > 1 FROM server_timeline WHERE system = server_id) THEN
+    PERFORM restart_journal();
+  END IF;
+EXCEPTION WHEN insufficient_privilege OR undefined_function OR feature_not_supported OR object_not_in_prerequisite_state THEN
   -- Managed servers may not let it be asked: there the numbers of commits alone tell.
   RETURN;
 END
@@ -706,16 +712,17 @@ $$;
 COMMENT ON FUNCTION lock_holder IS 'The connection that holds a lock until it ends; null when there is none.';
 
 -- Share 0 is all of it, and excludes every other; a share excludes itself, and any share of another number.
-CREATE FUNCTION lock_rival(lock_name text, share integer, shares integer, OUT id integer, OUT token bigint, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz)
+CREATE FUNCTION lock_rival(lock_name text, share integer, shares integer, OUT id integer, OUT token bigint, OUT pid integer, OUT held_by text, OUT application text, OUT held_since timestamptz, OUT differs boolean)
 LANGUAGE sql STABLE
 AS $$
-  SELECT h.id, h.token, h.pid, h.held_by, h.application, h.held_since
+  SELECT h.id, h.token, h.pid, h.held_by, h.application, h.held_since,
+    e.shares <> lock_rival.shares AND (h.id > 0 OR e.shares = 1)
   FROM exclusive_lock e, lock_holders(lock_name) h
   WHERE e.name = lock_name AND e.id = 0 AND h.pid <> pg_backend_pid()
     AND (lock_rival.share = 0 OR h.id IN (0, lock_rival.share) OR e.shares <> lock_rival.shares)
   ORDER BY h.id = lock_rival.share DESC, h.id LIMIT 1
 $$;
-COMMENT ON FUNCTION lock_rival IS 'A connection that keeps others from holding a share of a lock; null when there is none.';
+COMMENT ON FUNCTION lock_rival IS 'A connection that keeps others from holding a share of a lock, and whether that is for its number of shares; null when there is none.';
 
 -- A lock for as long as a connection lives, over any number of transactions. The holder is written
 -- into a row that readers cannot change; that its connection lives is seen by an advisory lock of a
@@ -741,6 +748,7 @@ BEGIN
       rival.pid, rival.application,
       (SELECT format(', machine %s (process %s)', b.host, b.pid) FROM writer_beat b WHERE b.token = rival.token),
       to_char(rival.held_since AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS"Z"'));
+    held_shares := CASE WHEN rival.differs THEN held_shares END;
     RETURN;
   END IF;
   PERFORM FROM lock_holder(lock_name, hold_lock.share) h WHERE h.pid = pg_backend_pid();
@@ -1739,7 +1747,8 @@ BEGIN
       'rebuild_indexes', 'make_cold_server', 'point_cold_server', 'cold_server_trouble', 'drop_partition', 'note_files',
       'manifest_fault', 'bytes_of', 'place_files', 'archive_partition', 'import_partition', 'analyze_archived',
       'begin_restore', 'index_restored', 'drop_restored', 'finish_restore', 'forget_files', 'revoke_ledger',
-      'expire_partition', 'miscounted', 'lock_writers', 'new_entries', 'restart_journal', 'add_partition_to_journal'])
+      'expire_partition', 'miscounted', 'lock_writers', 'new_entries', 'restart_journal', 'note_timeline',
+      'add_partition_to_journal'])
   LOOP
     EXECUTE format('ALTER FUNCTION %s SET search_path TO %I, pg_temp', one, current_schema());
     EXECUTE format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', one);

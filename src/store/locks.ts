@@ -65,20 +65,23 @@ export async function holdLock(
   const [row] = await connection.rows<Answer>(HOLD, values);
   if (row?.got === true) return;
   const { heldBy = 'unknown', heldShares = null } = row ?? {};
-  if (share !== undefined && heldShares !== share.of) {
-    throw new StoreError(
-      'shares_differ',
-      `this daemon collects ${share} (collector.share), and another one holds the archive (${heldBy}), which is divided into ${heldShares}: give all daemons the same number of shares, or stop all others first`,
-      { action },
-    );
-  }
+  if (share !== undefined && heldShares !== null) throw sharesDiffer(share, heldBy, heldShares);
   throw new StoreError(code, text(heldBy), { action });
+}
+
+/** @param heldShares into how many shares another one divides the archive */
+export function sharesDiffer(share: Share, heldBy: string, heldShares: number): StoreError {
+  return new StoreError(
+    'shares_differ',
+    `this daemon collects ${share} (collector.share), and another one holds the archive (${heldBy}), which is divided into ${heldShares}: give all daemons the same number of shares, or stop all others first`,
+    { action: 'fatal' },
+  );
 }
 
 interface Answer {
   readonly got: boolean;
   readonly heldBy: string;
-  /** Into how many shares it is divided; null: this lock has none. */
+  /** Into how many shares the other one divides it, where that is the reason; else null. */
   readonly heldShares: number | null;
 }
 

@@ -3,7 +3,7 @@ import test, { type TestContext } from 'node:test';
 import { systemClock } from '../../src/kernel/clock.js';
 import { Share } from '../../src/model/share.js';
 import { FILLER, type Store } from '../../src/store/index.js';
-import { openTestStore, runSql } from '../support/postgres/postgres.js';
+import { makeDatabase, openTestStore, runSql } from '../support/postgres/postgres.js';
 import { PostgresProxy } from '../support/postgres/postgres-proxy.js';
 
 /** The hold of the writer's lock: its beat, and those that stand by. */
@@ -110,6 +110,22 @@ test('who lives is not ended, however long a standby watches', async (t) => {
     (await spare.standbys()).map(({ host, pid, version }) => [host, pid, version]),
     [['spare.example', 4711, '1.2.3']],
   );
+});
+
+test('a standby ends when it meets a holder of another number of shares', async (t) => {
+  const databaseUrl = await makeDatabase();
+  const of = async (text: string) =>
+    (await openTestStore({ databaseUrl, share: Share.parse(text) })).store;
+  const second = await of('2/3');
+  await hold(t, second);
+  const { free, looks } = standBy(t, await of('2/3'));
+  await looks.more(1);
+  // As if all of three had lost the lock, and another number had it first.
+  await runSql(
+    databaseUrl,
+    `UPDATE exclusive_lock SET shares = 2 WHERE name = 'writer' AND id = 0`,
+  );
+  await assert.rejects(free, { code: 'shares_differ', message: /which is divided into 2/ });
 });
 
 test('a holder that never beat, as a command that fills, is waited for', async (t) => {

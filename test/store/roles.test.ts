@@ -34,6 +34,12 @@ test('every table, function and type of the archive has a decision on its rights
        AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = pg_proc.oid AND d.deptype = 'e')`,
   );
   assert.deepEqual(functions, [...OWNED_FUNCTIONS].sort());
+  // The caller's search_path must not decide what the owner's rights are used on.
+  const open = await names(
+    `SELECT proname AS name FROM pg_proc WHERE pronamespace = 'public'::regnamespace AND prosecdef
+       AND (proacl IS NULL OR has_function_privilege('public', oid, 'EXECUTE') OR NOT proconfig::text LIKE '%search_path%')`,
+  );
+  assert.deepEqual(open, []);
   const types = await names(
     `SELECT typname AS name FROM pg_type
      WHERE typnamespace = 'public'::regnamespace AND typtype IN ('e', 'd')`,

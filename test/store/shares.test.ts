@@ -77,6 +77,7 @@ test('a command that holds the archive is waited for, and leaves its division', 
   await command.acquireWriterLock();
   const third = await open(url, '3/3');
   assert.equal(await hold(third), 'writer_lock_held');
+  assert.equal(await hold(await open(url, '1/2')), 'writer_lock_held', 'it divides nothing');
   await command.stop();
   assert.equal(await hold(third), 'held');
   assert.deepEqual((await third.holders()).shares, 3);

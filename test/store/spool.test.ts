@@ -3,6 +3,7 @@ import { cp, readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises
 import { dirname, join, relative } from 'node:path';
 import test, { type TestContext } from 'node:test';
 import type { StateRow, StreamRef } from '../../src/model/batch.js';
+import { Share } from '../../src/model/share.js';
 import type { StoreEvents } from '../../src/observe/events.js';
 import type { Store } from '../../src/store/index.js';
 import {
@@ -385,6 +386,21 @@ test('rows without claims are stored where the database went back', LIMIT, async
   await next.store.openSpool(NEVER);
   assert.deepEqual(await tickersS(url), [1]);
   assert.deepEqual(await coveredS(url, tickers), [{ from: 0, to: 1 }], 'nothing new is claimed');
+});
+
+test('rows that a daemon of another share kept are named', LIMIT, async (t) => {
+  const world = await openWorld(t);
+  cut(world);
+  await look(world, 0, 1);
+  const dir = await left(world);
+  await world.store.stop();
+  const watch = new Watch();
+  const given = { databaseUrl: world.url, telemetry: watch.telemetry, drainDeadlineMs: 500 };
+  const spool = { dir, maxBytes: 10_000_000 };
+  const { store } = await openTestStore({ ...given, spool, share: Share.parse('1/2') });
+  await store.acquireWriterLock();
+  await store.openSpool(NEVER);
+  assert.deepEqual([watch.failures, watch.batches.stored], [['spool_refused'], 0]);
 });
 
 test('a stop while it waits for the database ends, and keeps what is kept', LIMIT, async (t) => {

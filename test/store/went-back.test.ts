@@ -223,12 +223,17 @@ test('a promoted server has a commit if it had that many when it was promoted', 
     [true, { number: 450 }],
     [false, { number: 451 }],
     [false, { timeline: '00000004', number: 1 }],
+    [false, { timeline: '00000000', number: 1 }],
     [false, { system: '1', number: 1 }],
     [true, { system: null, timeline: null, number: 450 }],
   ] as const) {
     assert.equal(await has(at), is, JSON.stringify(at));
   }
   assert.equal(await hasAll(runner, now, null, Share.whole), false);
+  // The server's own timeline is new beside the others: numbers of entries may have been given before.
+  await runSql(url, `DELETE FROM server_timeline WHERE timeline = '00000001'`);
+  await runSql(url, 'SELECT note_timeline()');
+  assert.deepEqual(await runSql(url, 'SELECT change FROM journal'), [{ change: 'restarted' }]);
   await sql.end();
   await store.stop();
 });

@@ -208,6 +208,7 @@ export class Term {
     const steps: Array<[string, (withinMs: number) => Promise<unknown> | undefined, number?]> = [
       ['collector', (withinMs) => this.collector?.stop(withinMs), INTAKE_STOP_MS],
       ['client', () => this.access?.[Symbol.asyncDispose]()],
+      ['kept feeds', () => this.#options.warm?.release()],
       ['gaps', () => (leftMs() > 3 * COUNT_STOP_MS ? this.#countAtEnd() : undefined)],
       ['archived rows', () => this.#serving?.close()],
       ['lease', whenSilent],

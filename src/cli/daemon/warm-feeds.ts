@@ -74,7 +74,7 @@ export class KeptFeed {
   take(coveredUntilMs = 0): StateFeed {
     const { market, periodS } = this.#feed;
     const provenMs = Math.floor(coveredUntilMs) - OVERLAP_MS;
-    const [opened, ...kept] = this.#kept ?? [];
+    const [opened, ...kept] = this.#lived();
     const before = updateBefore(kept, provenMs);
     if (opened?.kind === 'opened') this.#queue.offer(before < 0 ? opened : { ...opened, provenMs });
     for (const event of kept.slice(before + 1)) this.#queue.offer(event);
@@ -85,6 +85,14 @@ export class KeptFeed {
       stop: () => this.stop(),
       [Symbol.asyncIterator]: () => this.#queue[Symbol.asyncIterator](),
     };
+  }
+
+  /** What was kept since the exchange's clock jumped last. */
+  #lived(): readonly StateEvent[] {
+    const kept = this.#kept ?? [];
+    const [opened] = kept;
+    if (this.#time.jumps === this.#jumps || opened?.kind !== 'opened') return kept;
+    return [{ ...opened, exchangeMs: this.#time.nowMs() }];
   }
 
   async stop(): Promise<void> {
@@ -133,7 +141,8 @@ export class WarmFeeds {
 
   constructor(options: Session, address: ExchangeAddress) {
     this.#options = options;
-    this.#access = openExchange(options, address);
+    // The holder uses what the limit allows: few requests come on top of its own.
+    this.#access = openExchange(options, address, { firstTokens: 1, isHeldBack: () => false });
   }
 
   /** Keeps them open until they are taken or released, also for markets that come later. */

@@ -6,7 +6,7 @@ import { FileLock } from '../../kernel/file-lock.js';
 import { makeFolder } from '../../kernel/folders.js';
 import { Mutex } from '../../kernel/mutex.js';
 import type { Random } from '../../kernel/random.js';
-import type { Share } from '../../model/share.js';
+import { Share } from '../../model/share.js';
 import { StoreError } from '../errors.js';
 import type { DatabaseIdentity } from '../identity.js';
 import { frameOf, readFrames, syncFolder, writeThrough } from './frames.js';
@@ -286,12 +286,31 @@ export function refused(found: string, cause?: unknown): StoreError {
   return new StoreError('spool_refused', `the spool ${found}; ${advice}`, { cause });
 }
 
+/** Returns the folders with rows of the same database that no daemon of this number of shares stores. */
+export async function foldersOfOtherShares(
+  dir: string,
+  owner: DatabaseIdentity,
+  share: Share,
+): Promise<string[]> {
+  const whole = folderOf(owner, Share.whole);
+  const isOther = (name: string) =>
+    name === whole
+      ? !share.isWhole
+      : name.startsWith(`${whole}-share`) && (share.isWhole || !name.endsWith(`of${share.of}`));
+  const found: string[] = [];
+  for (const name of (await readdir(dir)).filter(isOther)) {
+    const files = await readdir(join(dir, name));
+    if (files.some((file) => NAME.test(file))) found.push(join(dir, name));
+  }
+  return found;
+}
+
 /** Daemons of several databases, and of several shares, may use one data folder. */
 export function folderOf(
   { system, databaseOid, tableOid, copy }: DatabaseIdentity,
   share: Share,
 ): string {
-  const part = share.isWhole ? '' : `-share${share.number}`;
+  const part = share.isWhole ? '' : `-share${share.number}of${share.of}`;
   const name = `${system ?? 'unknown'}-${databaseOid}-${tableOid}${copy === null ? '' : `-${copy}`}${part}`;
   return name.replaceAll(/[^\w-]/g, '_');
 }

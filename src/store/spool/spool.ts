@@ -17,7 +17,7 @@ import type { Runner } from '../connection.js';
 import { actionOf, StoreError } from '../errors.js';
 import { type DatabaseIdentity, readDatabaseIdentity } from '../identity.js';
 import type { Writer } from '../writer/writer.js';
-import { folderOf, type SpoolFile, SpoolFiles } from './files.js';
+import { folderOf, foldersOfOtherShares, type SpoolFile, SpoolFiles } from './files.js';
 import {
   decode,
   encode,
@@ -129,6 +129,10 @@ export class Spool {
       if (codeOf(error) !== 'spool_in_use') throw error;
       this.#failed(error);
       return;
+    }
+    for (const left of await foldersOfOtherShares(dir, owner, share)) {
+      const text = `the spool ${left} has rows that a daemon with another collector.share kept: start one with that setting once, or they are not stored`;
+      this.#failed(new StoreError('spool_refused', text));
     }
     try {
       await unlessAborted(signal, storeEarlier(files, this.#replay, { ...this.#options, owner }));

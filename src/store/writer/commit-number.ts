@@ -262,13 +262,12 @@ const WAS_WRITTEN = 'another program has written to it, or rows were removed by 
 const isOther = (a: string | null, b: string | null) => a !== null && b !== null && a !== b;
 
 const HAS_ALL = `
-  SELECT NOT EXISTS (
-    SELECT FROM server_timeline
-    WHERE system = $1 AND timeline > $2 AND share = $3 AND commit_no < $4::bigint) AS has`;
+  SELECT bool_or(timeline = $2) AND NOT coalesce(bool_or(timeline > $2 AND commit_no < $4::bigint), false) AS has
+  FROM server_timeline WHERE system = $1 AND share = $3`;
 
 /**
- * Returns true if a database still has all that was confirmed before. A server that was promoted since must have had it
- * then: its own commits have the numbers of those that it lacked.
+ * Returns true if a database still has all that was confirmed before. A server that was promoted since must come of that
+ * timeline, and have had it then: its own commits have the numbers of those that it lacked.
  */
 export async function hasAll(
   runner: Runner,

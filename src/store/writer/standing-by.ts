@@ -1,9 +1,10 @@
 import { randomUUID } from 'node:crypto';
 import { sleep } from '../../kernel/clock.js';
-import { messageOf } from '../../kernel/errors.js';
+import { codeOf, messageOf } from '../../kernel/errors.js';
 import { Share } from '../../model/share.js';
 import type { Runner } from '../connection.js';
 import { isState } from '../errors.js';
+import { sharesDiffer } from '../locks.js';
 import {
   BEAT_MS,
   type DaemonFacts,
@@ -27,7 +28,8 @@ const FORGET = `
 
 const LOOK = `
   SELECT e.token::text, h.pid IS NOT NULL AS is_held, b.token IS NOT NULL AND b.token = e.token AS has_beaten,
-         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, ${MACHINE}, h.held_by, h.application
+         b.token IS NOT NULL AS is_kept, b.asked_token IS NOT NULL AND b.asked_token = e.token AS is_asked, b.beat::text, ${MACHINE}, h.held_by, h.application,
+         CASE WHEN h.differs THEN (SELECT shares FROM exclusive_lock WHERE name = e.name AND id = 0) END AS held_shares
   FROM exclusive_lock e LEFT JOIN writer_beat b ON b.share = e.id LEFT JOIN lock_rival('writer', $1, $2) h ON true
   LEFT JOIN writer_beat m ON m.token = h.token
   WHERE e.name = 'writer' AND e.id = $1`;
@@ -51,6 +53,8 @@ interface Look {
   readonly machine: string | null;
   readonly heldBy: string | null;
   readonly application: string | null;
+  /** Into how many shares others divide the archive, where that is another number; else null. */
+  readonly heldShares: number | null;
 }
 
 export interface StandByOptions extends LeaseOptions {
@@ -100,7 +104,7 @@ export class StandingBy {
     this.#line = new OwnLine(options);
   }
 
-  /** Resolves when nobody holds the lock. @throws the signal's reason */
+  /** Resolves when nobody holds the lock. @throws the signal's reason; StoreError `shares_differ` */
   async untilFree(): Promise<Freed> {
     const { clock, signal, onTrouble } = this.#options;
     for (;;) {
@@ -109,6 +113,7 @@ export class StandingBy {
         const freed = await this.#look();
         if (freed !== undefined) return freed;
       } catch (error) {
+        if (codeOf(error) === 'shares_differ') throw error;
         onTrouble('standby_blind', `the holder cannot be watched (${messageOf(error)})`);
       }
       const isSoon = this.#hasEnded || this.#asked !== undefined;
@@ -141,7 +146,8 @@ export class StandingBy {
     const [look] = await this.#line.rows<Look>(LOOK, [share.number, share.of]);
     const nowMs = clock.monotonicMs();
     if (look === undefined) throw new Error('the row of the lock is missing');
-    const { token, beat, isHeld, hasBeaten, isKept } = look;
+    const { token, beat, isHeld, hasBeaten, isKept, heldShares } = look;
+    if (heldShares !== null) throw sharesDiffer(share, holderText(look), heldShares);
     const isSteady = askedMs - this.#lookedMs < 3 * BEAT_MS;
     this.#lookedMs = nowMs;
     const seen = `${token} ${beat}`;
