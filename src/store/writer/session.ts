@@ -8,7 +8,7 @@ import { ADD_ENTRIES } from '../journal.js';
 import { describeHolder, HOLDER_COLUMNS, holdLock, type LockHolder } from '../locks.js';
 import { refuseSharedSession } from '../pooling.js';
 import { prepareSql } from '../sql.js';
-import { CommitNumber } from './commit-number.js';
+import { CommitNumber, WentBackError } from './commit-number.js';
 import { COVERAGE_STATEMENTS } from './coverage.js';
 import { ADD_ROWS } from './outcomes.js';
 import { CREATE_STAGES } from './staging.js';
@@ -57,6 +57,8 @@ export class WriterSession {
       const connection = await this.connection();
       await this.number.settle(connection, () => this.#lock(connection, 'fatal'));
     } catch (error) {
+      // The lock is held, and is taken again after the new era has begun.
+      if (error instanceof WentBackError) throw error;
       // Who stands by must not find a connection here later that has died meanwhile.
       await this.reset(false);
       throw inStoreWords(error);
