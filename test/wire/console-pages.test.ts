@@ -103,7 +103,17 @@ test('what is chosen is in the address, and the keyboard is enough', async (t) =
   const { page, goto } = await openConsole(browser, { world: { markets: 500, isIll: true } });
   await goto('/markets');
   await page.keyboard.press('/');
-  await page.keyboard.type('btc');
+  // A letter that is typed while the address changes stays.
+  await page.evaluate(`
+    const replace = history.replaceState.bind(history);
+    history.replaceState = (...to) => {
+      history.replaceState = replace;
+      replace(...to);
+      const input = document.querySelector('input[type=search]');
+      input.value += 'c';
+      input.dispatchEvent(new Event('input', { bubbles: true }));
+    };`);
+  await page.keyboard.type('bt');
   await page.waitForURL('**/markets?search=btc');
   await page.getByText('4 streams').waitFor();
   await page.getByLabel('Kind').selectOption('depth');

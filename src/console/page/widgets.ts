@@ -1,5 +1,5 @@
 import type { ComponentChildren, VNode } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import type { Answer } from '../api/endpoints.js';
 import type { Loaded } from './api.js';
 import { percent } from './format.js';
@@ -213,10 +213,18 @@ export function Search({
 }): VNode {
   const told = place.query.get(name) ?? '';
   const [text, setText] = useState(told);
-  useEffect(() => setText((last) => (last.trim() === told ? last : told)), [told]);
+  // Its own change may come back after more was typed.
+  const own = useRef(told);
+  useEffect(() => {
+    if (told !== own.current) setText(told);
+    own.current = told;
+  }, [told]);
   useEffect(() => {
     if (text.trim() === told) return;
-    const waiting = setTimeout(() => go(changed(place, { [name]: text.trim() }), true), 200);
+    const waiting = setTimeout(() => {
+      own.current = text.trim();
+      go(changed(place, { [name]: own.current }), true);
+    }, 200);
     return () => clearTimeout(waiting);
   }, [text]);
   const type = (event: Event) => setText((event.currentTarget as HTMLInputElement).value);
