@@ -30,7 +30,7 @@ const OF_THE_DATABASE: Readonly<Record<string, string>> = {
   ...{ client_encoding: 'LATIN1', synchronous_commit: 'off', client_min_messages: 'debug5' },
 };
 const OF_THE_ROLE: Readonly<Record<string, string>> = {
-  ...{ extra_float_digits: '-15', lock_timeout: '1', idle_session_timeout: '50' },
+  ...{ extra_float_digits: '-15', lock_timeout: '1', idle_session_timeout: '250' },
   ...{ idle_in_transaction_session_timeout: '50', session_replication_role: 'replica' },
   ...{ row_security: 'on', jit: 'on', 'plpgsql.variable_conflict': 'use_variable' },
   'plpgsql.extra_errors': 'all',
