@@ -153,7 +153,8 @@ test('the doctor says that a daemon writes to the archive, which keeps another f
   await waiting.line((line) => line.startsWith('  status '));
   const { code, states } = await doctor(env);
   assert.equal(code, 0, states.join('\n'));
-  const idle = /database: warning: .*: a tapekeep( on .+)? holds it, and collects nothing at present/;
+  const idle =
+    /database: warning: .*: a tapekeep( on .+)? holds it, and collects nothing at present/;
   assert.match(states.join('\n'), idle);
   waiting.kill('SIGTERM');
   await waiting.ended();
