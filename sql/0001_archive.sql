@@ -446,7 +446,7 @@ AS $$
 $$;
 COMMENT ON FUNCTION lock_writers IS 'Keeps all writers from their next transaction until the end of this one.';
 
--- Whoever adds entries holds this row until COMMIT. So entries become visible in the order of their numbers, and a
+-- A transaction that adds entries holds this row until COMMIT. So entries become visible in the order of their numbers, and a
 -- reader that has seen one has missed none before it. A transaction adds entries last, when it waits for nothing else:
 -- writers of other shares wait for the row no longer than a COMMIT takes, and none can wait in a circle.
 CREATE TABLE journal_end (
@@ -729,7 +729,7 @@ COMMENT ON FUNCTION lock_rival IS 'A connection that keeps others from holding a
 -- number drawn for this connection, which counts only in the hands of that server process.
 --
 -- Everyone locks row 0 first, so no two can pass each other. A program without a number of shares takes the lock as it
--- is divided. Rows of whom the new holder excludes lose their token: who comes back to one finds that another has written.
+-- is divided. The rows of holders that it excludes lose their token: one that comes back finds that another has written.
 CREATE FUNCTION hold_lock(lock_name text, share integer DEFAULT 0, shares integer DEFAULT NULL, OUT got boolean, OUT held_by_other text, OUT held_shares integer)
 LANGUAGE plpgsql
 AS $$

@@ -55,7 +55,7 @@ export function standbyText({ host, pid, version, share }: Omit<Standby, 'sinceM
 }
 
 /** Names the daemon that collects, or that of each share of the markets, and the shares without one. */
-export function sharesLines(holders: Holders): Lines {
+export function holderLines(holders: Holders): Lines {
   const { shares } = holders;
   return [
     holders.holders.map(({ share, machine, application }) => {

@@ -8,7 +8,7 @@ import { type NamedCall, type NamedStatement, unnested } from './sql.js';
 
 /**
  * The journal: which time ranges each transaction changed (sql/0001, table journal). Numbers of entries grow without
- * gaps in the order of commits, because whoever adds entries holds one row until COMMIT. A transaction adds them last.
+ * gaps in the order of commits, because a transaction that adds entries holds one row until COMMIT. It adds them last.
  */
 
 /** Kinds of changes; sql/0001 explains each. */

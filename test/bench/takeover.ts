@@ -17,11 +17,11 @@ export const about =
 
 /*
  * Daemons of one archive, of which one holds it, beside the sandbox's exchange. They live on from round to round:
- * whoever took over is the holder of the next round. Times count from the signal, or from the start of the command
+ * the one that took over is the holder of the next round. Times count from the signal, or from the start of the command
  * that hands over. A gap is the longest of all markets. In the end the archive is held against what the exchange issued.
  */
 
-/** What must hold, milliseconds. */
+/** Bars that must hold, milliseconds. */
 const BARS = { killed: 8_000, frozen: 10_000, row: 12_000 };
 const LOOK_EVERY_MS = 50;
 /** Nothing takes longer than this; a round that does is a failure. */
@@ -82,7 +82,7 @@ class Crew {
   }
 
   get holder(): Member {
-    return this.#holder ?? assert.fail('nobody holds the archive');
+    return this.#holder ?? assert.fail('no daemon holds the archive');
   }
 
   start(): Member {

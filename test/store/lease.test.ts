@@ -183,7 +183,7 @@ test('a lock that only a dead connection of the holder has is no loss', async (t
 test('a holder hears that a handover is asked, where a standby is there', async (t) => {
   const { store, url } = await openTestStore();
   const { store: spare } = await openTestStore({ databaseUrl: url });
-  assert.equal(await spare.askHandover(Share.whole), undefined, 'nobody holds it');
+  assert.equal(await spare.askHandover(Share.whole), undefined, 'it is free');
   const { lease, asked, beats } = await hold(t, store);
   assert.notEqual(await spare.askHandover(Share.whole), undefined);
   await beats.more(2);

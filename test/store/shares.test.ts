@@ -98,7 +98,7 @@ test('of many that start at one instant exactly the allowed ones hold', async ()
     }),
   );
   for (let round = 0; round < 3; round += 1) {
-    // Whoever is asked first differs from round to round.
+    // The first to ask differs from round to round.
     const order = stores.map((_, n) => stores[(n * 5 + round * 11) % stores.length]);
     const started = await Promise.all(
       order.flatMap((one) =>

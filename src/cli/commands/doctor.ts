@@ -223,8 +223,8 @@ async function archiveFound(
 ): ReturnType<Look> {
   const trouble = await coldFolderTrouble(config, store);
   const failureOf = (work: Promise<unknown>) => work.then(() => undefined, messageOf);
-  const { holders } = await store.holders();
-  const machines = holders.flatMap(({ machine }) => machine ?? []);
+  const held = await store.holders();
+  const machines = held.holders.flatMap(({ machine }) => machine ?? []);
   const on = machines.length === 0 ? '' : ` on ${machines.join(', ')}`;
   const writer = isCollecting
     ? ok(`${where}: a daemon${on} collects into it`)
@@ -238,7 +238,7 @@ async function archiveFound(
     !mayWrite && wrong(`${where}: ${READS_ONLY}`, LOGIN_ADVICE),
     unstored !== undefined && wrong(`${where} stores nothing: ${unstored}`),
     (await store.inspection.isWritten()) && writer,
-    ...sharesWithoutHolder(await store.holders()).map((share) =>
+    ...sharesWithoutHolder(held).map((share) =>
       warning(`${where}: no daemon collects share ${share} of the markets`, SHARE_ADVICE),
     ),
     ...(await store.standbys()).map((one) => ok(`${where}: ${standbyText(one)} stands by`)),

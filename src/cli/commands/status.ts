@@ -19,9 +19,9 @@ import type { CheckTotals, StreamStatus } from '../../store/index.js';
 import { command, flag, option, VERSION } from '../command.js';
 import {
   expiredLine,
+  holderLines,
   leftOutText,
   notCollecting,
-  sharesLines,
   standbyText,
   streamText,
 } from '../gaps.js';
@@ -116,7 +116,7 @@ docs/reference/status.schema.json.`,
       identity !== null && absentLine(session.config.markets, known.filter(isShown)),
       left !== undefined && `${left}.`,
       !isCollecting && notCollecting(isWritten),
-      sharesLines(holders),
+      holderLines(holders),
       standbys.map((one) => `Standing by: ${standbyText(one)}.`),
     ]);
   },

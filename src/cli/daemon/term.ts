@@ -39,7 +39,7 @@ const COUNT_STOP_MS = 1000;
 const CONFIRM_MS = 1000;
 /** All of the end of a term that another one follows. */
 const TERM_STOP_MS = 9000;
-/** The same where another daemon took the archive: nothing can be stored any more. */
+/** A term that lost the archive ends sooner: nothing can be stored any more. */
 const LOST_STOP_MS = 1000;
 
 export interface TermOptions extends Session {

@@ -60,7 +60,7 @@ export class KeptFeed {
     this.#feed = feed;
     this.#time = time;
     this.#jumps = time.jumps;
-    // A feed that fails is as one that ended: whoever reads it opens another.
+    // A feed that fails is as one that ended: its reader opens another.
     this.#pumped = this.#pump()
       .catch(() => undefined)
       .finally(() => this.#queue.close());
@@ -87,7 +87,7 @@ export class KeptFeed {
     };
   }
 
-  /** What was kept since the exchange's clock jumped last. */
+  /** Events that were kept since the exchange's clock jumped last. */
   #lived(): readonly StateEvent[] {
     const kept = this.#kept ?? [];
     const [opened] = kept;

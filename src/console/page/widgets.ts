@@ -211,16 +211,16 @@ export function Search({
   name?: string;
   label: string;
 }): VNode {
-  const told = place.query.get(name) ?? '';
-  const [text, setText] = useState(told);
+  const inAddress = place.query.get(name) ?? '';
+  const [text, setText] = useState(inAddress);
   // Its own change may come back after more was typed.
-  const own = useRef(told);
+  const own = useRef(inAddress);
   useEffect(() => {
-    if (told !== own.current) setText(told);
-    own.current = told;
-  }, [told]);
+    if (inAddress !== own.current) setText(inAddress);
+    own.current = inAddress;
+  }, [inAddress]);
   useEffect(() => {
-    if (text.trim() === told) return;
+    if (text.trim() === inAddress) return;
     const waiting = setTimeout(() => {
       own.current = text.trim();
       go(changed(place, { [name]: own.current }), true);

@@ -47,7 +47,7 @@ export interface ListedMarkets {
   readonly delisted: readonly string[];
 }
 
-/** What a complete list of markets changed. */
+/** Changes that a complete list of markets brought. */
 export interface MarketChanges extends ListedMarkets {
   /** Seen for the first time, or again after a delisting. */
   readonly added: readonly string[];

@@ -80,7 +80,7 @@ const OPEN_HISTORY = `
   ORDER BY reached.at DESC LIMIT 1`;
 
 /**
- * Where several daemons divide the markets, one of them may not have begun. A market is waited for until its stream has
+ * One of several daemons that divide the markets may not have begun. A market is waited for until its stream has
  * a start, or something of it is covered.
  */
 const OPEN_SHARE = `

@@ -121,7 +121,7 @@ async function readPlace(connection: Runner, share: number): Promise<Place> {
 }
 
 /**
- * What is known of the number of a share. Only the holder of the writer's lock can know it: without the lock every
+ * Knowledge of the number of a share. Only the holder of the writer's lock can know it: without the lock every
  * number is right.
  *
  * States: *new* → *known* ↔ *unknown* (a COMMIT was sent, and its answer is lost: one more is right too).

@@ -104,7 +104,7 @@ export class StandingBy {
     this.#line = new OwnLine(options);
   }
 
-  /** Resolves when nobody holds the lock. @throws the signal's reason; StoreError `shares_differ` */
+  /** Resolves when the lock is free. @throws the signal's reason; StoreError `shares_differ` */
   async untilFree(): Promise<Freed> {
     const { clock, signal, onTrouble } = this.#options;
     for (;;) {
@@ -238,7 +238,7 @@ export async function readHolders(runner: Runner): Promise<Holders> {
   return { shares: rows[0]?.shares ?? 1, holders };
 }
 
-/** Shares that nobody collects: those of an archive that is divided, while nobody holds all of it. */
+/** Shares without a daemon: those of an archive that is divided, while no program holds all of it. */
 export function sharesWithoutHolder({ shares, holders }: Holders): Share[] {
   const held = new Set(holders.map(({ share }) => share));
   if (shares === 1 || held.has(0)) return [];

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { rm } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { join } from 'node:path';
 import test from 'node:test';
@@ -8,8 +7,7 @@ import { systemClock } from '../../../src/kernel/clock.js';
 import { migrate } from '../../../src/store/index.js';
 import { makeDatabase, runSql, withDatabase } from '../../support/postgres/postgres.js';
 import { PostgresProxy } from '../../support/postgres/postgres-proxy.js';
-import { makeTempDir } from '../../support/postgres/postgres-server.js';
-import { BareServer, removeServer, startStandby } from '../../support/postgres/standby.js';
+import { type BareServer, openServers, startStandby } from '../../support/postgres/standby.js';
 import { Program } from '../../support/programs/program.js';
 import { StandbyWorld } from '../../support/worlds/standby-world.js';
 
@@ -85,14 +83,7 @@ test('a holder that is cut off from the exchange keeps the archive', async (t) =
 });
 
 test('a promoted server without the last commits changes nothing of a takeover', async (t) => {
-  const folder = await makeTempDir();
-  const primary = await BareServer.make(folder);
-  const servers = [primary];
-  t.after(async () => {
-    // Before their folder: a server that runs writes into it.
-    for (const server of servers) await removeServer(server);
-    await rm(folder, { recursive: true, force: true });
-  });
+  const { folder, primary, servers } = await openServers(t);
   const urlOf = ({ url }: BareServer) => withDatabase(url, 'archive');
   await runSql(primary.url, 'CREATE DATABASE archive');
   await migrate({ databaseUrl: urlOf(primary) });

@@ -22,6 +22,7 @@ import {
 } from '../../support/postgres/postgres-server.js';
 import {
   BareServer,
+  openServers,
   removeServer,
   type Standby,
   startStandby,
@@ -324,14 +325,7 @@ test(`a standby without the last commits is promoted ${ROUNDS} times: nothing is
 });
 
 test('a standby that has every commit is promoted: nothing was lost, and nothing is a gap', async (t) => {
-  const folder = await makeTempDir();
-  const primary = await BareServer.make(folder);
-  const servers = [primary];
-  t.after(async () => {
-    // Before their folder: a server that runs writes into it.
-    for (const server of servers) await removeServer(server);
-    await rm(folder, { recursive: true, force: true });
-  });
+  const { folder, primary, servers } = await openServers(t);
   const world = await startWorld(t, folder, primary);
   const { exchange, proxy, coveredBeyond, judged } = world;
   await coveredBeyond(urlOf(primary), exchange.backend.nowMs() + SHOWN_MS);

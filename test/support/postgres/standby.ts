@@ -3,13 +3,14 @@ import { once } from 'node:events';
 import { chown, cp, mkdir, readdir, rm, stat, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { createInterface } from 'node:readline';
+import type { TestContext } from 'node:test';
 import { systemClock } from '../../../src/kernel/clock.js';
 import { findBinaries } from '../../../src/store/embedded/binaries.js';
 import { clusterPaths } from '../../../src/store/embedded/cluster.js';
 import { freePort } from '../../../src/store/embedded/server.js';
 import { startEmbeddedPostgres } from '../../../src/store/index.js';
 import { PostgresProxy } from './postgres-proxy.js';
-import { asSuperuser, openSql, quietStoreEvents, runSql } from './postgres-server.js';
+import { asSuperuser, makeTempDir, openSql, quietStoreEvents, runSql } from './postgres-server.js';
 
 /** Real servers that replicate: a primary, and asynchronous standbys of it that can be cut off and promoted. */
 
@@ -176,6 +177,19 @@ async function caughtUp(primary: BareServer, standby: BareServer): Promise<void>
     isThere = (await follow.run<{ isThere: boolean }>(REACHED, [now?.lsn]))[0]?.isThere === true;
   }
   await follow.end();
+}
+
+/** A primary in a folder of its own; servers that are added end with the test, before their folder goes. */
+export async function openServers(t: TestContext) {
+  const folder = await makeTempDir();
+  const primary = await BareServer.make(folder);
+  const servers = [primary];
+  t.after(async () => {
+    // A server that runs writes into it.
+    for (const server of servers) await removeServer(server);
+    await rm(folder, { recursive: true, force: true });
+  });
+  return { folder, primary, servers };
 }
 
 /** Deletes what a server left. */

@@ -34,7 +34,7 @@ export class CandlesWorld {
   /** Changes the minutes of an answer; the number counts answers from 1. */
   cut: (minutes: number[], answer: number) => number[] = (minutes) => minutes;
   extra: unknown[] = [];
-  /** What the header of the answer says. */
+  /** Value of the answer's header. */
   interval = 60;
   volume = '1';
   /** Minutes that the answer is about, where it is not all that was asked for: the first and the last. */
@@ -106,7 +106,7 @@ export class CandlesWorld {
     return minutes.sort((a, b) => a - b);
   }
 
-  /** What is remembered of gaps, oldest time first. */
+  /** Remembered gaps, oldest time first. */
   states() {
     return (this.archive.memories.get(1) ?? [])
       .filter(({ state }) => state !== 'filled')

@@ -14,7 +14,7 @@ import { Program } from '../programs/program.js';
 export const RATE_PER_S = 10;
 export const BURST = 10;
 
-/** Whoever the world ends with: a test, or a benchmark. */
+/** A test, or a benchmark: the world ends with it. */
 export interface Owner {
   after(end: () => Promise<void>): void;
 }
@@ -120,7 +120,7 @@ export class StandbyWorld {
     await daemon.until(() => this.isCoveredAfter('states', wallMs));
   }
 
-  /** Whether the streams of a kind are covered beyond an instant, of all markets. */
+  /** Returns true if the streams of a kind are covered beyond an instant, of all markets. */
   async isCoveredAfter(kind: string, wallMs: number): Promise<boolean> {
     const rows = await runSql<{ isLater: boolean }>(
       this.databaseUrl,

@@ -35,7 +35,7 @@ function keep(nowMs: number) {
     while (queue.size > 0) await new Promise(setImmediate);
     await new Promise(setImmediate);
   };
-  /** What it has brought, in words, when it is taken and ends. */
+  /** Events in words that it has brought when it is taken and ends. */
   const taken = async (coveredUntilMs?: number) => {
     const feedTaken = kept.take(coveredUntilMs);
     queue.close();
